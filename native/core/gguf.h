@@ -13,6 +13,7 @@
 
 #include <array>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <string>
 #include <string_view>
@@ -40,9 +41,7 @@ inline constexpr uint32_t max_splits = 1000;
 class Shape {
   public:
     Shape() = default;
-    Shape(const uint64_t* dims, uint32_t n) : n_(n) {
-        for (uint32_t i = 0; i < n; i++) dims_[i] = dims[i];
-    }
+    Shape(const uint64_t* dims, uint32_t n);  // Status::invalid_argument when n > max_dims
     Shape(std::initializer_list<uint64_t> dims) : Shape(dims.begin(), static_cast<uint32_t>(dims.size())) {}
 
     uint32_t size() const { return n_; }
