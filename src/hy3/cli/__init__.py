@@ -52,13 +52,15 @@ class Program(click.Group):
         prog_name: str | None = "hy3",
         complete_var: str | None = None,
         standalone_mode: bool = True,
-        windows_expand_args: bool = True,
         **extra: Any,
     ) -> Any:
+        def run() -> Any:
+            return super(Program, self).main(args, prog_name, complete_var, standalone_mode=False, **extra)
+
         if not standalone_mode:
-            return super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+            return run()
         try:
-            super().main(args, prog_name, complete_var, False, windows_expand_args, **extra)
+            run()
             sys.stdout.flush()
             status = 0
         except BaseException as error:  # noqa: BLE001  (what `report` does not know it raises again)

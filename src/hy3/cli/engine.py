@@ -1,0 +1,153 @@
+"""From options to a running engine: which file, whether it fits into memory, what its own sampling settings are."""
+
+import random
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from hy3.chat.conversation import Conversation
+from hy3.chat.generate import Generator
+from hy3.cli import say
+from hy3.cli.options import DEFAULT_CTX, EngineOptions, PromptOptions, SamplingOptions
+from hy3.errors import Hy3Error
+from hy3.memory import available, gib
+from hy3.modelfile import ModelFile
+from hy3.template import for_model
+
+if TYPE_CHECKING:
+    from hy3core import GGUF, Model, Sampling, Session
+
+BUNDLED = "models/hy3-tiny.gguf"
+HEADROOM = 64 << 20  # bytes, for the program itself and its work space
+
+
+@dataclass(frozen=True)
+class Engine:
+    model: "Model"
+    session: "Session"
+    ctx: int
+
+    def generator(self, options: SamplingOptions) -> Generator:
+        sampling = sampling_for(self.model.metadata, options)
+        return Generator(
+            session=self.session,
+            tokenizer=self.model.tokenizer,
+            sampling=sampling,
+            ctx=self.ctx,
+            model_ctx=self.model.config.ctx,
+            max_tokens=options.max_tokens,
+            stops=options.stop,
+        )
+
+    def conversation(self, options: PromptOptions) -> Conversation:
+        return Conversation(
+            for_model(self.model),
+            self.model.tokenizer,
+            system=options.system,
+            think=options.think,
+            add_bos=self.adds_bos,
+        )
+
+    @property
+    def adds_bos(self) -> bool:
+        return bool(self.model.metadata.get("tokenizer.ggml.add_bos_token", False))
+
+
+def open_engine(path: str | None, options: EngineOptions) -> Engine:
+    import hy3core
+
+    file = model_path(path)
+    described = ModelFile(open_gguf(file))
+    if described.dialect == "original":
+        raise Hy3Error(
+            f"{file} is in the original hy3 engine's format",
+            f"Convert it first: hy3 convert {file} -o NEW.gguf",
+        )
+    ctx = options.ctx or min(DEFAULT_CTX, described.shapes.ctx or DEFAULT_CTX)
+    warn_of_memory(file, described, ctx, options.kv)
+    model = hy3core.Model(
+        str(file), backend=options.backend, threads=options.threads or 0, experts=options.experts or 0
+    )
+    session = model.session(ctx=ctx, kv=options.kv, chunk=options.chunk)
+    return Engine(model, session, ctx)
+
+
+def model_path(path: str | None) -> Path:
+    """The file to open. A problem that a person can see at once is told before the engine looks."""
+    if path is None:
+        file = Path(str(resources.files("hy3").joinpath(BUNDLED)))
+        if not file.exists():
+            raise Hy3Error(f"The bundled model is not installed ({file})", "Give a model with -m FILE.gguf")
+        return file
+    file = Path(path)
+    if file.is_dir():
+        raise Hy3Error(
+            f"{path} is a directory",
+            f"Give a GGUF file; a checkpoint is converted to one first: hy3 convert {path} -o OUT.gguf",
+        )
+    if not file.exists():
+        raise Hy3Error(f"There is no file {path}", "Check the path, or leave out -m to run the bundled model")
+    with file.open("rb"):  # PermissionError and the like
+        return file
+
+
+def open_gguf(file: Path) -> "GGUF":
+    import hy3core
+
+    return hy3core.GGUF(str(file))
+
+
+def warn_of_memory(file: Path, described: ModelFile, ctx: int, kv: str) -> None:
+    free = available()
+    weights, cache = described.weights_bytes, described.kv_bytes(ctx, kv) or 0
+    if free is None or weights + cache + HEADROOM <= free:
+        return
+    say(
+        f"warning: {file} needs {gib(weights + cache)} ({gib(weights)} weights, {gib(cache)} KV cache at -c {ctx}), "
+        f"and {gib(free)} are free. It may be very slow or be killed. Close other programs, or use a smaller file "
+        f"(hy3 convert -t q4_k) or context (-c)."
+    )
+
+
+def sampling_for(metadata: Mapping[str, Any], options: SamplingOptions) -> "Sampling":
+    """The options; for what they leave open the file's `general.sampling.*`, and then the engine's own defaults."""
+    import hy3core
+
+    settings = {
+        name: value
+        for name, value in (
+            ("temperature", pick(options.temp, metadata, "temp", 0.0, 100.0)),
+            ("top_k", pick(options.top_k, metadata, "top_k", 0, (1 << 31) - 1)),
+            ("top_p", pick(options.top_p, metadata, "top_p", 0.0, 1.0)),
+            ("min_p", pick(options.min_p, metadata, "min_p", 0.0, 1.0)),
+            ("repeat_penalty", pick(options.repeat_penalty, metadata, "penalty_repeat", 0.01, 100.0)),
+        )
+        if value is not None
+    }
+    seed = options.seed
+    if seed is None and settings.get("temperature", 0.0) > 0.0:
+        seed = random.SystemRandom().randrange(1 << 32)
+        say(f"seed {seed}")
+    return hy3core.Sampling(**settings, seed=seed or 0)
+
+
+def pick(option: Any, metadata: Mapping[str, Any], name: str, least: float, most: float) -> Any:
+    if option is not None:
+        return option
+    key = f"general.sampling.{name}"
+    value = metadata.get(key)
+    if value is None:
+        return None
+    whole = isinstance(least, int)
+    if (
+        isinstance(value, bool)
+        or not isinstance(value, int if whole else (int, float))
+        or not least <= value <= most
+    ):
+        raise Hy3Error(
+            f"The model file's key {key} is {value!r}, not a number from {least} to {most}",
+            f"Give the option --{name.replace('penalty_repeat', 'repeat_penalty').replace('_', '-')} yourself",
+        )
+    return value

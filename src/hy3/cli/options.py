@@ -1,0 +1,249 @@
+"""The options that several commands share, in one place each: the model, the engine, sampling, the prompt.
+
+A group is a dataclass and a decorator. The decorator adds the options to a command and hands their values over as one
+object: `@engine_options` calls `command(engine=EngineOptions(...), ...)`.
+"""
+
+import functools
+import os
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, fields
+from typing import Any, TypeVar
+
+import click
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+
+
+class Whole(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on only
+    """A whole number within bounds; `k` and `m` multiply by 1024 and its square where `units` is set."""
+
+    name = "integer"
+
+    def __init__(self, least: int, most: int, hint: str, units: bool = False) -> None:
+        self.least, self.most, self.hint, self.units = least, most, hint, units
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> int:
+        text, factor = str(value).strip(), 1
+        if self.units and text[-1:].lower() in ("k", "m"):
+            factor = 1024 if text[-1].lower() == "k" else 1024 * 1024
+            text = text[:-1]
+        try:
+            number = int(text) * factor
+        except ValueError:
+            self.fail(f"'{value}' is not a whole number. {self.hint}", param, ctx)
+        if not self.least <= number <= self.most:
+            self.fail(f"{value} is out of range. {self.hint}", param, ctx)
+        return number
+
+
+class Real(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on only
+    """A finite number within bounds."""
+
+    name = "number"
+
+    def __init__(self, least: float, most: float, hint: str) -> None:
+        self.least, self.most, self.hint = least, most, hint
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        try:
+            number = float(value)
+        except ValueError:
+            self.fail(f"'{value}' is not a number. {self.hint}", param, ctx)
+        if not self.least <= number <= self.most:  # also false for NaN
+            self.fail(f"{value} is out of range. {self.hint}", param, ctx)
+        return number
+
+
+class Stop(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on only
+    """A stop string: any text but the empty one, which would stop every answer before it begins."""
+
+    name = "text"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> str:
+        if not value:
+            self.fail("An empty stop string stops everything. Leave it out, or give some text", param, ctx)
+        return str(value)
+
+
+@dataclass(frozen=True)
+class EngineOptions:
+    threads: int | None  # None: as many as the machine has cores
+    ctx: int | None  # None: DEFAULT_CTX, or the model's own if that is less
+    kv: str
+    backend: str
+    experts: int | None  # None: as the file says
+    chunk: int
+
+
+@dataclass(frozen=True)
+class SamplingOptions:
+    """None: what the file says, else what hy3core.Sampling has."""
+
+    max_tokens: int | None
+    temp: float | None
+    top_k: int | None
+    top_p: float | None
+    min_p: float | None
+    repeat_penalty: float | None
+    seed: int | None
+    stop: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class PromptOptions:
+    system: str | None
+    think: str
+
+
+DEFAULT_CTX = 4096
+CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+LARGE = (1 << 31) - 1
+
+
+def group(name: str, kind: type, options: Sequence[Callable[[Any], Any]]) -> Callable[[Function], Function]:
+    """The decorator of a group: adds `options`, and replaces their values by one `name=kind(...)`."""
+
+    def decorate(function: Function) -> Function:
+        @functools.wraps(function)
+        def wrapper(*args: Any, **kwargs: Any) -> Any:
+            values = {field.name: kwargs.pop(field.name) for field in fields(kind)}
+            return function(*args, **{name: kind(**values)}, **kwargs)
+
+        decorated: Any = wrapper
+        for option in reversed(options):
+            decorated = option(decorated)
+        return decorated  # type: ignore[no-any-return]
+
+    return decorate
+
+
+def ctx_option(text: str) -> Callable[[Any], Any]:
+    hint = "Give a number of tokens, such as 4096 or 32k"
+    return click.option("-c", "--ctx", type=Whole(1, LARGE, hint, units=True), metavar="N", help=text)
+
+
+def kv_option() -> Callable[[Any], Any]:
+    return click.option(
+        "--kv",
+        type=click.Choice(["f32", "f16"]),
+        default="f16",
+        show_default=True,
+        help="Type of the KV cache.",
+    )
+
+
+model_option = click.option(
+    "-m",
+    "--model",
+    metavar="M",
+    help="A GGUF file; of a split one, the first part. Left out: the bundled model.",
+)
+
+engine_options = group(
+    "engine",
+    EngineOptions,
+    [
+        click.option(
+            "-t",
+            "--threads",
+            type=Whole(1, 1024, f"Leave it out to use all {CORES} cores, or give 1 to 1024"),
+            metavar="N",
+            help="Threads that compute. Left out: one for each core.",
+        ),
+        ctx_option(
+            f"Tokens the context holds. Left out: {DEFAULT_CTX}, or what the model was trained for if less."
+        ),
+        kv_option(),
+        click.option(
+            "--backend",
+            type=click.Choice(["auto", "reference", "cpu"]),
+            default="auto",
+            show_default=True,
+            help="What computes; `reference` is plain and slow.",
+        ),
+        click.option(
+            "--experts",
+            type=Whole(1, 1024, "Give 1 to the model's number of experts"),
+            metavar="K",
+            help="Experts used for each token. Left out: as the file says.",
+        ),
+        click.option(
+            "--chunk",
+            type=Whole(1, LARGE, "Give 1 or more"),
+            default=512,
+            show_default=True,
+            metavar="N",
+            help="Prompt tokens computed at a time.",
+        ),
+    ],
+)
+
+sampling_options = group(
+    "sampling",
+    SamplingOptions,
+    [
+        click.option(
+            "-n",
+            "--max-tokens",
+            type=Whole(1, LARGE, "Give 1 or more; leave it out for as many as the context has room for"),
+            metavar="N",
+            help="Most tokens to generate. Left out: as many as the context has room for.",
+        ),
+        click.option(
+            "--temp",
+            type=Real(0.0, 100.0, "Give 0 (always the likeliest token) or more, such as 0.7"),
+            metavar="X",
+            help="Temperature; 0 takes the likeliest token. This and the next four, left out: what the file "
+            "recommends, else 0 and no filter.",
+        ),
+        click.option(
+            "--top-k",
+            type=Whole(0, LARGE, "Give 0 (all tokens) or more"),
+            metavar="N",
+            help="Sample among the N likeliest tokens; 0 is all.",
+        ),
+        click.option(
+            "--top-p",
+            type=Real(0.0, 1.0, "Give 0 to 1; 1 is all tokens"),
+            metavar="X",
+            help="Sample among the likeliest tokens that together have probability X; 1 is all.",
+        ),
+        click.option(
+            "--min-p",
+            type=Real(0.0, 1.0, "Give 0 to 1; 0 is all tokens"),
+            metavar="X",
+            help="Sample among tokens at least X times as likely as the likeliest; 0 is all.",
+        ),
+        click.option(
+            "--repeat-penalty",
+            type=Real(0.01, 100.0, "Give 1 (none) or a little more, such as 1.1"),
+            metavar="X",
+            help="Makes the last 64 tokens less likely; 1 is no penalty.",
+        ),
+        click.option(
+            "--seed",
+            type=Whole(0, (1 << 64) - 1, "Give 0 or more"),
+            metavar="N",
+            help="Seed of the sampling. Left out: random, and printed.",
+        ),
+        click.option(
+            "--stop", type=Stop(), multiple=True, help="Stop at this text; may be given several times."
+        ),
+    ],
+)
+
+prompt_options = group(
+    "prompting",
+    PromptOptions,
+    [
+        click.option("--system", metavar="TEXT", help="System prompt."),
+        click.option(
+            "--think",
+            type=click.Choice(["off", "low", "high"]),
+            default="off",
+            show_default=True,
+            help="How much the model may think before it answers.",
+        ),
+    ],
+)
