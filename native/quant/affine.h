@@ -28,18 +28,24 @@ template <int kLevels>
 AffineFit fit_affine(const float* x, const float* w, int n, const Lanes& reach, int rounds) {
     // y = x - low >= 0 keeps the sums free of cancellation. In y the offset is that of the least element or
     // above.
-    float low = 0.0f, high = x[0];
-    for (int i = 0; i < n; ++i) {
-        low = x[i] < low ? x[i] : low;
-        high = x[i] > high ? x[i] : high;
+    Lanes lows(0.0f), highs = load(x);
+    for (int i = 0; i < n; i += kLanes) {
+        lows = min(lows, load(x + i));
+        highs = max(highs, load(x + i));
+    }
+    float low = lows[0], high = highs[0];
+    for (int i = 1; i < kLanes; ++i) {
+        low = lows[i] < low ? lows[i] : low;
+        high = highs[i] > high ? highs[i] : high;
     }
     const float range = high - low;
     if (!(range > 1e-30f)) return {0.0f, -low, 0.0f};
-    float sum_w = 0.0f, sum_y = 0.0f;
-    for (int i = 0; i < n; ++i) {
-        sum_w += w[i];
-        sum_y += w[i] * (x[i] - low);
+    Lanes sums_w(0.0f), sums_y(0.0f);
+    for (int i = 0; i < n; i += kLanes) {
+        sums_w = sums_w + load(w + i);
+        sums_y = sums_y + load(w + i) * (load(x + i) - Lanes(low));
     }
+    const float sum_w = sum(sums_w), sum_y = sum(sums_y);
     const Lanes sw(sum_w), sy(sum_y), top(static_cast<float>(kLevels - 1)), zero(0.0f), highest_start(-low);
     const Lanes inverse_start = reach * Lanes(static_cast<float>(kLevels - 1) / range);
     Lanes inverse = inverse_start, shift = zero;  // q = nearest(y * inverse + shift)
@@ -54,18 +60,19 @@ AffineFit fit_affine(const float* x, const float* w, int n, const Lanes& reach, 
             q2 = q2 + wq * q;
             qy = qy + wq * y;
         }
-        const Lanes determinant = sw * q2 - q1 * q1;
-        const Lanes safe = where_positive(determinant, determinant, Lanes(1.0f));
+        // Positive only if q takes at least two values; the margin keeps rounding errors out of the division.
+        const Lanes determinant = sw * q2 * Lanes(0.99999f) - q1 * q1;
+        const Lanes safe = where_positive(determinant, sw * q2 - q1 * q1, Lanes(1.0f));
         const Lanes free_scale = (sw * qy - sy * q1) / safe;
         const Lanes free_start = (sy - free_scale * q1) / sw;
-        // The offset must not be negative: at the bound, the scale alone is fitted.
+        // The offset must not be negative: beyond that bound, and where the two cannot be told apart, the
+        // bound is kept and the scale alone is fitted. If that is negative the group is best seen as one
+        // offset.
         const Lanes bound_scale = (qy - highest_start * q1) / max(q2, Lanes(1e-30f));
-        const Lanes beyond = free_start - highest_start;
-        scale = where_positive(beyond, bound_scale, free_scale);
-        start = min(free_start, highest_start);
-        // All q equal, or a negative scale: that lane is lost.
-        scale = where_positive(min(determinant, scale), scale, zero);
-        start = where_positive(scale, start, min(sy / sw, highest_start));
+        const Lanes is_free = min(determinant, highest_start - free_start);
+        scale = max(where_positive(is_free, free_scale, bound_scale), zero);
+        start = where_positive(scale, where_positive(is_free, free_start, highest_start),
+                               min(sy / sw, highest_start));
         // sum w (y - scale q - start)^2 without its constant part
         error = scale * (scale * q2 - qy - qy) + start * (start * sw - sy - sy) + scale * start * (q1 + q1);
         mean = q1 / sw;
@@ -83,7 +90,7 @@ struct AffineBlock {
     static constexpr int kSize = kGroups * kGroupSize;
     uint16_t d = 0, dmin = 0;  // f16
     int scale[kGroups] = {}, offset[kGroups] = {};
-    uint8_t q[kSize] = {};
+    float q[kSize] = {};
 
     void fit(const Prepared<kSize>& block, const Lanes& reach, int rounds, const float* fractions,
              int n_fractions) {
@@ -92,8 +99,8 @@ struct AffineBlock {
         for (int g = 0; g < kGroups; ++g) {
             target[g] = fit_affine<kLevels>(block.x + g * kGroupSize, block.w + g * kGroupSize, kGroupSize,
                                             reach, rounds);
-            top_scale = std::fmax(top_scale, target[g].scale);
-            top_offset = std::fmax(top_offset, target[g].offset);
+            top_scale = std::max(top_scale, target[g].scale);
+            top_offset = std::max(top_offset, target[g].offset);
         }
         float best_error = INFINITY;
         for (int i = 0; i < n_fractions; ++i) {
@@ -113,7 +120,7 @@ struct AffineBlock {
     }
 
   private:
-    static constexpr int kRefinements = 3;
+    static constexpr int kRefinements = 2;
 
     static uint16_t stored(float top, float unit) {
         if (top <= 0.0f) return 0;
@@ -125,20 +132,23 @@ struct AffineBlock {
     // The integers near the targets with the least error under the present d and dmin; returns that error.
     float choose_integers(const Prepared<kSize>& block, const AffineFit* target) {
         const float step = f16_to_f32(d) / block.unit, offset_step = f16_to_f32(dmin) / block.unit;
-        const auto within = [](float v) { return std::clamp(v, 0.0f, static_cast<float>(kScaleMax)); };
+        // Two scales around the target, and for each four offsets around the one that keeps the mean.
+        constexpr float kScales[kLanes] = {0, 0, 0, 0, 1, 1, 1, 1};
+        constexpr float kOffsets[kLanes] = {-1, 0, 1, 2, -1, 0, 1, 2};
+        const Lanes zero(0.0f), top(static_cast<float>(kScaleMax)), half(0.5f);
+        const float per_step = step > 0.0f ? 1.0f / step : 0.0f;
+        const float per_offset = offset_step > 0.0f ? 1.0f / offset_step : 0.0f;
         float total = 0.0f;
         for (int g = 0; g < kGroups; ++g) {
             const AffineFit& t = target[g];
-            const float floor = step > 0.0f ? std::floor(within(t.scale / step)) : 0.0f;
-            float scales[kLanes], offsets[kLanes];
-            for (int i = 0; i < kLanes; ++i) {
-                scales[i] = within(floor + static_cast<float>(i >> 2));
-                const float balanced = t.offset + (step * scales[i] - t.scale) * t.mean_q;
-                const float near = offset_step > 0.0f ? std::floor(within(balanced / offset_step)) : 0.0f;
-                offsets[i] = within(near + static_cast<float>((i & 3) - 1));
-            }
+            const Lanes wanted = min(max(Lanes(t.scale * per_step) - half, zero), top);
+            const Lanes scales = min(round(wanted) + load(kScales), top);
+            const Lanes balanced =
+                Lanes(t.offset) + (scales * Lanes(step) - Lanes(t.scale)) * Lanes(t.mean_q);
+            const Lanes wanted_offset = min(max(balanced * Lanes(per_offset) - half, zero), top);
+            const Lanes offsets = min(max(round(wanted_offset) + load(kOffsets), zero), top);
             const Lanes error = group_errors(block.x + g * kGroupSize, block.w + g * kGroupSize,
-                                             load(scales) * Lanes(step), load(offsets) * Lanes(offset_step));
+                                             scales * Lanes(step), offsets * Lanes(offset_step));
             const int lane = best_lane(error);
             scale[g] = static_cast<int>(scales[lane]);
             offset[g] = static_cast<int>(offsets[lane]);
@@ -164,21 +174,21 @@ struct AffineBlock {
     void solve_steps(const Prepared<kSize>& block) {
         double aa = 0, ab = 0, bb = 0, ax = 0, bx = 0;
         for (int g = 0; g < kGroups; ++g) {
-            float q1 = 0, q2 = 0, qx = 0, sw = 0, sx = 0;
-            for (int i = g * kGroupSize; i < (g + 1) * kGroupSize; ++i) {
-                const float wq = block.w[i] * static_cast<float>(q[i]);
-                sw += block.w[i];
-                sx += block.w[i] * block.x[i];
-                q1 += wq;
-                q2 += wq * static_cast<float>(q[i]);
-                qx += wq * block.x[i];
+            Lanes q1(0.0f), q2(0.0f), qx(0.0f), sw(0.0f), sx(0.0f);
+            for (int i = g * kGroupSize; i < (g + 1) * kGroupSize; i += kLanes) {
+                const Lanes x = load(block.x + i), w = load(block.w + i), level = load(q + i), wq = w * level;
+                sw = sw + w;
+                sx = sx + w * x;
+                q1 = q1 + wq;
+                q2 = q2 + wq * level;
+                qx = qx + wq * x;
             }
             const double a = scale[g], b = offset[g];
-            aa += a * a * q2;
-            ab += a * b * q1;
-            bb += b * b * sw;
-            ax += a * qx;
-            bx += b * sx;
+            aa += a * a * sum(q2);
+            ab += a * b * sum(q1);
+            bb += b * b * sum(sw);
+            ax += a * sum(qx);
+            bx += b * sum(sx);
         }
         // x ~ d a q - dmin b
         const double determinant = aa * bb - ab * ab;
@@ -198,11 +208,11 @@ struct AffineBlock {
         for (int g = 0; g < kGroups; ++g) {
             const float group_step = step * static_cast<float>(scale[g]);
             const float inverse = group_step > 0.0f ? 1.0f / group_step : 0.0f;
-            const float shift = offset_step * static_cast<float>(offset[g]);
-            for (int i = g * kGroupSize; i < (g + 1) * kGroupSize; ++i) {
-                const float v = (block.x[i] + shift) * inverse;
-                const float top = static_cast<float>(kLevels - 1);
-                q[i] = static_cast<uint8_t>(static_cast<int>(round(v < 0.0f ? 0.0f : v > top ? top : v)));
+            const Lanes shift(offset_step * static_cast<float>(offset[g]));
+            const Lanes zero(0.0f), top(static_cast<float>(kLevels - 1));
+            for (int i = g * kGroupSize; i < (g + 1) * kGroupSize; i += kLanes) {
+                const Lanes v = (load(block.x + i) + shift) * Lanes(inverse);
+                store(q + i, round(min(max(v, zero), top)));
             }
         }
     }

@@ -41,10 +41,10 @@ struct Iq4Levels {
     static uint8_t code(float v) {
         return kNearest.code[NearestTable::index(v < lowest ? lowest : v > highest ? highest : v)];
     }
-    static float level(uint8_t code) { return kvalues_iq4nl[code]; }
 };
 
-constexpr float kReach[kLanes] = {0.80f, 0.86f, 0.91f, 0.95f, 0.99f, 1.03f, 1.06f, 1.10f};
+constexpr Starts<16> kStarts = {
+    {-101, -109, -115, -120, -125, -130, -134, -140, 90, 97, 103, 107, 112, 116, 120, 125}};
 
 // 16 bytes of nibbles -> 32 values; low nibbles first.
 void read_32(const uint8_t* qs, float scale, float* dst) {
@@ -67,8 +67,8 @@ void write_iq4_nl(const float* src, void* dst, int64_t n, const float* importanc
     auto* b = static_cast<BlockIQ4_NL*>(dst);
     for (int64_t k = 0; k < n; k += kSmallBlock, ++b) {
         uint8_t code[kSmallBlock];
-        b->d = fit_small_block<Iq4Levels>(src + k, importance == nullptr ? nullptr : importance + k,
-                                          load(kReach), code);
+        b->d = fit_small_block<Iq4Levels>(src + k, importance == nullptr ? nullptr : importance + k, kStarts,
+                                          code);
         write_32(code, b->qs);
     }
 }
@@ -90,7 +90,7 @@ void write_iq4_xs(const float* src, void* dst, int64_t n, const float* importanc
         Prepared<kSuperBlock> block;
         SymmetricBlock<Iq4Levels, 8, 32, -32, 31> fit;
         if (prepare(src + k, importance == nullptr ? nullptr : importance + k, block))
-            fit.fit(block, load(kReach), 2);
+            fit.fit(block, kStarts, 2);
         *b = BlockIQ4_XS{};
         b->d = fit.d;
         for (int g = 0; g < 8; ++g) {

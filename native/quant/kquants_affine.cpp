@@ -23,7 +23,7 @@ void pack(const Q2& fit, BlockQ2_K& b) {
     for (int g = 0; g < 16; ++g) b.scales[g] = static_cast<uint8_t>(fit.scale[g] | fit.offset[g] << 4);
     for (int i = 0; i < kSuperBlock; ++i) {
         uint8_t& byte = b.qs[32 * (i >> 7) + (i & 31)];
-        byte = static_cast<uint8_t>(byte | fit.q[i] << (2 * (i >> 5 & 3)));
+        byte = static_cast<uint8_t>(byte | static_cast<int>(fit.q[i]) << (2 * (i >> 5 & 3)));
     }
 }
 
@@ -43,7 +43,8 @@ void pack(const Q4& fit, BlockQ4_K& b) {
     pack_scales(fit.scale, fit.offset, b.scales);
     for (int j = 0; j < 4; ++j)
         for (int k = 0; k < 32; ++k)
-            b.qs[32 * j + k] = static_cast<uint8_t>(fit.q[64 * j + k] | fit.q[64 * j + 32 + k] << 4);
+            b.qs[32 * j + k] = static_cast<uint8_t>(static_cast<int>(fit.q[64 * j + k]) |
+                                                    static_cast<int>(fit.q[64 * j + 32 + k]) << 4);
 }
 
 void pack(const Q5& fit, BlockQ5_K& b) {
@@ -53,7 +54,8 @@ void pack(const Q5& fit, BlockQ5_K& b) {
     pack_scales(fit.scale, fit.offset, b.scales);
     for (int j = 0; j < 4; ++j) {
         for (int k = 0; k < 32; ++k) {
-            const int even = fit.q[64 * j + k], odd = fit.q[64 * j + 32 + k];
+            const int even = static_cast<int>(fit.q[64 * j + k]),
+                      odd = static_cast<int>(fit.q[64 * j + 32 + k]);
             b.qs[32 * j + k] = static_cast<uint8_t>((even & 15) | (odd & 15) << 4);
             b.qh[k] = static_cast<uint8_t>(b.qh[k] | even >> 4 << (2 * j) | odd >> 4 << (2 * j + 1));
         }
@@ -62,13 +64,13 @@ void pack(const Q5& fit, BlockQ5_K& b) {
 
 template <typename Fit, typename Block, int n_fractions>
 void write_row(const float* src, void* dst, int64_t n, const float* importance, const Lanes& reach,
-               const float (&fractions)[n_fractions]) {
+               int rounds, const float (&fractions)[n_fractions]) {
     auto* blocks = static_cast<Block*>(dst);
     for (int64_t i = 0; i < n; i += kSuperBlock) {
         Prepared<kSuperBlock> block;
         Fit fit;
         if (prepare(src + i, importance == nullptr ? nullptr : importance + i, block))
-            fit.fit(block, reach, 3, fractions, n_fractions);
+            fit.fit(block, reach, rounds, fractions, n_fractions);
         pack(fit, blocks[i / kSuperBlock]);
     }
 }
@@ -76,15 +78,15 @@ void write_row(const float* src, void* dst, int64_t n, const float* importance, 
 }  // namespace
 
 void write_q2_k(const float* src, void* dst, int64_t n, const float* importance) {
-    write_row<Q2, BlockQ2_K>(src, dst, n, importance, load(kReach2), kFractions2);
+    write_row<Q2, BlockQ2_K>(src, dst, n, importance, load(kReach2), 3, kFractions2);
 }
 
 void write_q4_k(const float* src, void* dst, int64_t n, const float* importance) {
-    write_row<Q4, BlockQ4_K>(src, dst, n, importance, load(kReach4), kFractions);
+    write_row<Q4, BlockQ4_K>(src, dst, n, importance, load(kReach4), 2, kFractions);
 }
 
 void write_q5_k(const float* src, void* dst, int64_t n, const float* importance) {
-    write_row<Q5, BlockQ5_K>(src, dst, n, importance, load(kReach5), kFractions);
+    write_row<Q5, BlockQ5_K>(src, dst, n, importance, load(kReach5), 2, kFractions);
 }
 
 }  // namespace hy3

@@ -10,8 +10,9 @@ namespace {
 using Q3 = SymmetricBlock<IntegerLevels<-4, 3>, 16, 16, -32, 31>;
 using Q6 = SymmetricBlock<IntegerLevels<-32, 31>, 16, 16, -128, 127>;
 
-constexpr float kReach3[kLanes] = {0.55f, 0.70f, 0.80f, 0.88f, 0.96f, 1.03f, 1.10f, 1.20f};
-constexpr float kReach6[kLanes] = {0.90f, 0.94f, 0.97f, 0.985f, 1.0f, 1.01f, 1.02f, 1.04f};
+constexpr Starts<16> kStarts3 = {{-2.2f, -2.8f, -3.2f, -3.5f, -3.85f, -4.1f, -4.4f, -4.8f, 1.65f, 2.1f, 2.4f,
+                                  2.65f, 2.9f, 3.1f, 3.3f, 3.6f}};
+constexpr Starts<8> kStarts6 = {{-29.0f, -30.5f, -31.4f, -32.2f, -33.0f, 30.0f, 31.0f, 31.6f}};
 
 // Bit positions of element i within a block, as in blocks.h.
 void pack(const Q3& fit, BlockQ3_K& b) {
@@ -42,15 +43,15 @@ void pack(const Q6& fit, BlockQ6_K& b) {
     }
 }
 
-template <typename Fit, typename Block>
-void write_row(const float* src, void* dst, int64_t n, const float* importance, const Lanes& reach,
-               int rounds) {
+template <typename Fit, typename Block, int n_starts>
+void write_row(const float* src, void* dst, int64_t n, const float* importance,
+               const Starts<n_starts>& starts, int rounds) {
     auto* blocks = static_cast<Block*>(dst);
     for (int64_t i = 0; i < n; i += kSuperBlock) {
         Prepared<kSuperBlock> block;
         Fit fit;
         if (prepare(src + i, importance == nullptr ? nullptr : importance + i, block))
-            fit.fit(block, reach, rounds);
+            fit.fit(block, starts, rounds);
         pack(fit, blocks[i / kSuperBlock]);
     }
 }
@@ -58,11 +59,11 @@ void write_row(const float* src, void* dst, int64_t n, const float* importance, 
 }  // namespace
 
 void write_q3_k(const float* src, void* dst, int64_t n, const float* importance) {
-    write_row<Q3, BlockQ3_K>(src, dst, n, importance, load(kReach3), 3);
+    write_row<Q3, BlockQ3_K>(src, dst, n, importance, kStarts3, 2);
 }
 
 void write_q6_k(const float* src, void* dst, int64_t n, const float* importance) {
-    write_row<Q6, BlockQ6_K>(src, dst, n, importance, load(kReach6), 2);
+    write_row<Q6, BlockQ6_K>(src, dst, n, importance, kStarts6, 2);
 }
 
 }  // namespace hy3

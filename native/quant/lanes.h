@@ -106,6 +106,11 @@ inline float round(float v) {
     return (v + 12582912.0f) - 12582912.0f;
 }
 
+// Across lanes, in a fixed order.
+inline float sum(const Lanes& v) {
+    return ((v[0] + v[4]) + (v[1] + v[5])) + ((v[2] + v[6]) + (v[3] + v[7]));
+}
+
 inline int best_lane(const Lanes& score) {  // the lowest score; of equals the first
     int best = 0;
     for (int i = 1; i < kLanes; ++i)

@@ -74,12 +74,13 @@ void write_q8_0(const float* src, void* dst, int64_t n, const float*) {
 
 void write_q4_0(const float* src, void* dst, int64_t n, const float* importance) {
     using Levels = IntegerLevels<-8, 7>;
-    constexpr float kReach[kLanes] = {0.80f, 0.86f, 0.91f, 0.95f, 0.99f, 1.03f, 1.06f, 1.10f};
+    constexpr Starts<16> kStarts = {{-6.4f, -6.9f, -7.3f, -7.6f, -7.9f, -8.2f, -8.5f, -8.8f, 5.6f, 6.0f, 6.4f,
+                                     6.7f, 6.9f, 7.2f, 7.4f, 7.7f}};
     auto* b = static_cast<BlockQ4_0*>(dst);
     for (int64_t k = 0; k < n; k += kSmallBlock, ++b) {
         uint8_t code[kSmallBlock];
-        b->d = fit_small_block<Levels>(src + k, importance == nullptr ? nullptr : importance + k,
-                                       load(kReach), code);
+        b->d =
+            fit_small_block<Levels>(src + k, importance == nullptr ? nullptr : importance + k, kStarts, code);
         for (int i = 0; i < 16; ++i) b->qs[i] = static_cast<uint8_t>(code[i] | code[i + 16] << 4);
     }
 }

@@ -21,10 +21,10 @@ struct IntegerLevels {
     static Lanes nearest(const Lanes& v) { return round(min(max(v, Lanes(lowest)), Lanes(highest))); }
     // What is stored: the level counted from the lowest.
     static uint8_t code(float v) {
-        const float kept = v < lowest ? lowest : v > highest ? highest : v;
+        float kept = v < lowest ? lowest : v;
+        kept = kept > highest ? highest : kept;
         return static_cast<uint8_t>(static_cast<int>(round(kept)) - kLowest);
     }
-    static float level(uint8_t code) { return static_cast<float>(code + kLowest); }
 };
 
 struct ScaleFit {
@@ -34,7 +34,7 @@ struct ScaleFit {
 
 // Alternates `rounds` times from eight inverse scales; replaces `best` if one of them ends better.
 template <typename Levels>
-void search_scales(const float* x, const float* w, int n, Lanes inverse, int rounds, ScaleFit& best) {
+inline void search_scales(const float* x, const float* w, int n, Lanes inverse, int rounds, ScaleFit& best) {
     for (int round_index = 0; round_index < rounds; ++round_index) {
         Lanes xl(0.0f), ll(0.0f);
         for (int i = 0; i < n; ++i) {
@@ -75,26 +75,34 @@ inline float extreme(const float* x, int n) {
     return top;
 }
 
-// Starting scales: those that put the extreme element at the lowest or the highest level, times each of
-// `reach`.
-template <typename Levels>
-ScaleFit fit_scale(const float* x, const float* w, int n, const Lanes& reach, int rounds) {
+// Where the search starts: the scales that put the group's extreme element at these levels, eight or sixteen
+// of them. Both signs, because the set of levels is not quite symmetric; beyond the last level, because
+// clipping may pay.
+template <int n>
+struct Starts {
+    static_assert(n % kLanes == 0);
+    float level[n];
+};
+
+template <typename Levels, int n_starts>
+ScaleFit fit_scale(const float* x, const float* w, int n, const Starts<n_starts>& starts, int rounds) {
     ScaleFit best;
     const float top = extreme(x, n);
     if (std::fabs(top) < 1e-30f) return best;
-    search_scales<Levels>(x, w, n, reach * Lanes(Levels::lowest / top), rounds, best);
-    search_scales<Levels>(x, w, n, reach * Lanes(Levels::highest / top), rounds, best);
+    for (int i = 0; i < n_starts; i += kLanes)
+        search_scales<Levels>(x, w, n, load(starts.level + i) * Lanes(1.0f / top), rounds, best);
     return best;
 }
 
 // A block of 32 with one float16 scale: returns its bits and fills in the codes.
-template <typename Levels>
-uint16_t fit_small_block(const float* src, const float* importance, const Lanes& reach, uint8_t* code) {
+template <typename Levels, int n_starts>
+uint16_t fit_small_block(const float* src, const float* importance, const Starts<n_starts>& starts,
+                         uint8_t* code) {
     constexpr int n = 32;
     Prepared<n> block;
     uint16_t d = 0;
     if (prepare(src, importance, block)) {
-        d = f16_scale(fit_scale<Levels>(block.x, block.w, n, reach, 3).scale * block.unit);
+        d = f16_scale(fit_scale<Levels>(block.x, block.w, n, starts, 3).scale * block.unit);
         if ((d & 0x7fffu) < 0x0400u) {  // subnormal: the steps are coarse, so weigh the neighbours
             uint16_t near[kLanes];
             float scales[kLanes];
@@ -120,12 +128,13 @@ struct SymmetricBlock {
     int scale[kGroups] = {};
     uint8_t code[kSize] = {};
 
-    void fit(const Prepared<kSize>& block, const Lanes& reach, int rounds) {
+    template <int n_starts>
+    void fit(const Prepared<kSize>& block, const Starts<n_starts>& starts, int rounds) {
         float target[kGroups];
         float top = 0.0f;
         for (int g = 0; g < kGroups; ++g) {
             target[g] = fit_scale<Levels>(block.x + g * kGroupSize, block.w + g * kGroupSize, kGroupSize,
-                                          reach, rounds)
+                                          starts, rounds)
                             .scale;
             top = std::fabs(target[g]) > std::fabs(top) ? target[g] : top;
         }
@@ -149,43 +158,52 @@ struct SymmetricBlock {
     }
 
   private:
-    static constexpr int kRefinements = 3;
-
-    static float within(float scale) {
-        return std::clamp(scale, static_cast<float>(kScaleMin), static_cast<float>(kScaleMax));
-    }
+    static constexpr int kRefinements = 2;
 
     // The integer scale of group g with the least error, near target / step and its mirror image.
     static float choose_scale(const Prepared<kSize>& block, int g, float step, float target, int& chosen) {
-        const float floor = std::floor(within(target / step));
-        float candidates[kLanes];
-        for (int i = 0; i < kLanes; ++i) {
-            const float near = floor + static_cast<float>(i % 4 - 1);
-            candidates[i] = within(i < 4 ? near : -near);
-        }
+        // From one below to two above the scale's floor, and the mirror image of each.
+        constexpr float kNear[kLanes] = {-1, 0, 1, 2, 1, 0, -1, -2};
+        constexpr float kSign[kLanes] = {1, 1, 1, 1, -1, -1, -1, -1};
+        const Lanes lowest(static_cast<float>(kScaleMin)), highest(static_cast<float>(kScaleMax));
+        const Lanes wanted = min(max(Lanes(target / step), lowest), highest);
+        const Lanes candidates =
+            min(max(round(wanted - Lanes(0.5f)) * load(kSign) + load(kNear), lowest), highest);
         const Lanes error = scale_errors<Levels>(block.x + g * kGroupSize, block.w + g * kGroupSize,
-                                                 kGroupSize, load(candidates) * Lanes(step));
+                                                 kGroupSize, candidates * Lanes(step));
         const int lane = best_lane(error);
         chosen = static_cast<int>(candidates[lane]);
         return error[lane];
     }
 
+    float group_inverse(float step, int g) const {
+        return scale[g] == 0 ? 0.0f : 1.0f / (step * static_cast<float>(scale[g]));
+    }
+
     // d (in units of the block) with the least error for the present scales and the levels they lead to.
-    float best_step(const Prepared<kSize>& block) {
-        encode(block);
-        double xl = 0.0, ll = 0.0;
-        for (int i = 0; i < kSize; ++i) {
-            const float level = static_cast<float>(scale[i / kGroupSize]) * Levels::level(code[i]);
-            xl += static_cast<double>(block.w[i] * level * block.x[i]);
-            ll += static_cast<double>(block.w[i] * level * level);
+    float best_step(const Prepared<kSize>& block) const {
+        const float step = f16_to_f32(d) / block.unit;
+        double all_xl = 0.0, all_ll = 0.0;
+        for (int g = 0; g < kGroups; ++g) {
+            const Lanes inverse(group_inverse(step, g));
+            Lanes xl(0.0f), ll(0.0f);
+            for (int i = g * kGroupSize; i < (g + 1) * kGroupSize; i += kLanes) {
+                const Lanes x = load(block.x + i), level = Levels::nearest(x * inverse),
+                            weighted = load(block.w + i) * level;
+                xl = xl + weighted * x;
+                ll = ll + weighted * level;
+            }
+            const double s = scale[g];
+            all_xl += s * sum(xl);
+            all_ll += s * s * sum(ll);
         }
-        return ll > 0.0 ? static_cast<float>(xl / ll) : 0.0f;
+        return all_ll > 0.0 ? static_cast<float>(all_xl / all_ll) : 0.0f;
     }
 
     void encode(const Prepared<kSize>& block) {
         const float step = f16_to_f32(d) / block.unit;
         for (int g = 0; g < kGroups; ++g) {
-            const float inverse = scale[g] == 0 ? 0.0f : 1.0f / (step * static_cast<float>(scale[g]));
+            const float inverse = group_inverse(step, g);
             for (int i = g * kGroupSize; i < (g + 1) * kGroupSize; ++i)
                 code[i] = Levels::code(block.x[i] * inverse);
         }
