@@ -5,7 +5,8 @@ The engine raises its own, `hy3core.Error` and its subclasses, in the same form;
 
 
 class Hy3Error(Exception):
-    """Something the user asked for cannot be done. `what` and `hint` are sentences without their full stops."""
+    """Something the user asked for cannot be done. `what` and `hint` are sentences without their full
+    stops."""
 
     def __init__(self, what: str, hint: str = "") -> None:
         self.what = what

@@ -7,7 +7,8 @@ GIB = 1 << 30
 
 
 def available(root: Path = Path("/")) -> int | None:
-    """Bytes: what the kernel says is free or can be made so, or less where a control group (a container) allows less.
+    """Bytes: what the kernel says is free or can be made so, or less where a control group (a container)
+    allows less.
 
     None where the system does not tell. Pages of a mapped model file count as free: the kernel can drop them.
     `root` is where /proc and /sys are looked for.

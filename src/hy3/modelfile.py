@@ -1,7 +1,7 @@
 """What a model file says about itself, without loading it: shapes, parameter counts, the memory it will take.
 
-Works on whatever `hy3core.GGUF` can read, so also on files that `hy3core.Model` refuses; what a file does not say is
-None here, not an error.
+Works on whatever `hy3core.GGUF` can read, so also on files that `hy3core.Model` refuses; what a file does not
+say is None here, not an error.
 """
 
 import re
@@ -63,7 +63,7 @@ class ModelFile:
 
     @property
     def dialect(self) -> str:
-        """`hy3` for what this engine runs, `original` for the first hy3 engine's files, `foreign` for other models."""
+        """`hy3` is what this engine runs, `original` the first hy3 engine's files, `foreign` other models."""
         if self.architecture not in ARCHITECTURES:
             return "foreign"
         if any(ORIGINAL_EXPERT.match(tensor.name) for tensor in self.tensors):
@@ -91,7 +91,7 @@ class ModelFile:
         return dict(sorted(totals.items(), key=lambda item: -item[1]["bytes"]))
 
     def parameters(self) -> dict[str, int]:
-        """`total` and `active` leave out the MTP layer, as published sizes do (295B-A21B); `mtp` is that layer's.
+        """`total` and `active` leave the MTP layer out, as published sizes do (295B-A21B); `mtp` is its own.
 
         `active` is what one token passes through: of the routed experts, only as many as are used.
         """

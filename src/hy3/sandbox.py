@@ -1,13 +1,14 @@
-"""Renders a chat template that came with a model file, so one that nobody has vouched for, in a process of its own.
+"""Renders a chat template of a model file, for which nobody has vouched, in a process of its own.
 
-Jinja2's sandbox keeps a template away from Python's insides; it does not bound what a template costs. A doubling list,
-a comparison of two such lists, a width in a format string: each is a line of template that would hold a thread for
-hours or fill the memory, inside C code that nothing in the same process can interrupt. A process can be limited
-(RLIMIT_AS, a timer) and killed, so templates from files run in one. It is started once and kept.
+Jinja2's sandbox keeps a template away from Python's insides; it does not bound what a template costs. A
+doubling list, a comparison of two such lists, a width in a format string: each is a line of template that
+would hold a thread for hours or fill the memory, inside C code that nothing in the same process can
+interrupt. A process can be limited (RLIMIT_AS, a timer) and killed, so templates from files run in one. It is
+started once and kept.
 
-This file is run by path as that process (`python -I sandbox.py`), so it imports Jinja2 and the standard library only.
-Protocol: one line of JSON in, {"source", "args"}, one line out, {"text"} or {"error", "line"}; the first line out, an
-empty object, says that the process is ready.
+This file is run by path as that process (`python -I sandbox.py`), so it imports Jinja2 and the standard
+library only. Protocol: one line of JSON in, {"source", "args"}, one line out, {"text"} or {"error", "line"};
+the first line out, an empty object, says that the process is ready.
 """
 
 import json
@@ -18,7 +19,7 @@ from collections.abc import Mapping
 from datetime import datetime
 from functools import lru_cache
 from types import FrameType, TracebackType
-from typing import Any, ClassVar
+from typing import Any
 
 import jinja2
 from jinja2 import nodes
@@ -38,7 +39,7 @@ class OutOfTime(BaseException):
 
 
 class RenderError(Exception):
-    """What is wrong with the template or its arguments, and on which line of the template, where that is known."""
+    """What is wrong with the template or its arguments, and on which line of it, where that is known."""
 
     def __init__(self, reason: str, line: int | None = None) -> None:
         self.reason, self.line = reason, line
@@ -46,9 +47,9 @@ class RenderError(Exception):
 
 
 class Generation(Extension):
-    """`{% generation %}` marks what a model is trained on, for `transformers`; to render, it is only a scope."""
+    """`{% generation %}` marks what `transformers` trains on; to render, it is only a scope."""
 
-    tags: ClassVar = {"generation"}
+    tags = {"generation"}  # noqa: RUF012  (as the base class declares it)
 
     def parse(self, parser: Parser) -> nodes.Node:
         line = next(parser.stream).lineno
@@ -90,7 +91,8 @@ def strftime_now(format: str) -> str:
 def environment() -> ImmutableSandboxedEnvironment:
     """The environment in which `transformers` renders chat templates, to the same text.
 
-    Not optimized: Jinja2 would compute constant expressions, bombs among them, while it compiles and once more later.
+    Not optimized: Jinja2 would compute constant expressions, bombs among them, while it compiles and once
+    more later.
     """
     env = ImmutableSandboxedEnvironment(
         trim_blocks=True,
@@ -109,7 +111,7 @@ def compiled(source: str) -> jinja2.Template:
 
 
 def render(source: str, args: Mapping[str, Any]) -> str:
-    """The text, or RenderError. Bounded in output here; in time and memory only inside the process (`serve`)."""
+    """The text, or RenderError. Bounded in output here, in time and memory only by `serve`."""
     if len(source) > MAX_SOURCE:
         raise RenderError(f"it is {len(source)} characters long, and {MAX_SOURCE} are allowed")
     pieces: list[str] = []
@@ -134,14 +136,14 @@ def render(source: str, args: Mapping[str, Any]) -> str:
         raise
     except jinja2.TemplateError as error:
         raise RenderError(str(error.message or error), template_line(error.__traceback__)) from None
-    except Exception as error:  # noqa: BLE001
+    except Exception as error:
         # Anything at all can go wrong in a template's expressions: 1/0, none.x, a missing key.
         raise RenderError(f"{type(error).__name__}: {error}", template_line(error.__traceback__)) from None
     return "".join(pieces)
 
 
 def template_line(trace: TracebackType | None) -> int | None:
-    """The innermost line of the template in a traceback. Jinja2 rewrites most of them to the template's own lines."""
+    """The innermost line of the template in a traceback, most of which Jinja2 has rewritten to its lines."""
     line = None
     while trace is not None:
         module = trace.tb_frame.f_globals

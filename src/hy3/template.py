@@ -1,7 +1,7 @@
-"""Chat messages to prompt text: by the template in the model file, or by the product's own (`templates/hy3.jinja`).
+"""Chat messages to prompt text: by the model file's template, or by the product's own, `templates/hy3.jinja`.
 
-`render` is the product's own; `for_model(m).render` takes the file's where there is one. A file's template is foreign
-code and runs in a separate, limited process (`hy3.sandbox`); the own one runs here.
+`render` is the product's own; `for_model(m).render` takes the file's where there is one. A file's template is
+foreign code and runs in a separate, limited process (`hy3.sandbox`); the own one runs here.
 """
 
 import atexit
@@ -29,7 +29,7 @@ MAX_REPLY = 6 * sandbox.MAX_OUTPUT + 1024  # bytes: JSON writes a character in u
 
 
 class TemplateError(Hy3Error):
-    """A template that cannot be rendered. `reason` is Jinja2's or the template's own message, `line` where it arose."""
+    """A template that cannot be rendered. `reason` is Jinja2's or its own message, `line` where it arose."""
 
     def __init__(self, name: str, reason: str, line: int | None, hint: str) -> None:
         self.reason, self.line = reason, line
@@ -46,7 +46,7 @@ class HasTemplate(Protocol):
 
 @dataclass(frozen=True)
 class ChatTemplate:
-    """A template's source, whether it came from a model file, and the names that file defines (`bos_token`, ...)."""
+    """A template's source, whether a model file brought it, and the names that file defines (`bos_token`)."""
 
     source: str
     from_file: bool
@@ -81,7 +81,7 @@ class ChatTemplate:
         except sandbox.RenderError as error:
             raise TemplateError(
                 "The model file's chat template", error.reason, error.line,
-                "Use --raw to write the prompt yourself, or convert the model with a template that works",
+                "`hy3 run --raw` does without it; or convert the model again, with a template that works",
             ) from None  # fmt: skip
 
 
@@ -136,7 +136,7 @@ def without_nones(message: Message) -> dict[str, Any]:
 
 
 class Worker:
-    """The process that renders foreign templates, one request at a time. Killed when late, started again when needed."""
+    """The process that renders foreign templates, one at a time; killed when late, started when needed."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()

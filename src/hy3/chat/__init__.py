@@ -1,1 +1,1 @@
-"""A conversation with a model: its messages and token ids, the stream of an answer, and the interactive loop."""
+"""A conversation with a model: its messages and token ids, the stream of an answer, the interactive loop."""

@@ -16,8 +16,8 @@ HELP = """\
 /save FILE         write the conversation to a file
 /load FILE         go on with a saved one
 /exit              leave; so does Ctrl-D
-Ctrl-C stops an answer and keeps what was written. A line that ends in \\ goes on in the next one (on a terminal
-Alt-Enter does the same). To send a message that begins with /, begin it with //."""
+Ctrl-C stops an answer and keeps what was written. A line that ends in \\ goes on in the next one (on a
+terminal Alt-Enter does the same). To send a message that begins with /, begin it with //."""
 
 
 class Exit(Exception):

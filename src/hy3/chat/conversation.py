@@ -1,11 +1,12 @@
 """The messages of a chat and the token ids they became, so that a turn computes only what is new.
 
-The session reuses the longest prefix of ids that it already holds. Text tokenized twice need not give the ids that
-were sampled (`12` as one token or two), so the ids of answers are kept and put back where the answer's text stands in
-the newly rendered prompt. Finding that place is the template's business, not ours: it may drop old reasoning, strip
-or reorder. So the messages are rendered a second time with a marker for each kept text. If putting the texts back for
-the markers gives exactly the first rendering, the markers' places are the texts' places. If not (a template that
-looks inside an answer), nothing is reused and all of the prompt is tokenized: slower, never wrong.
+The session reuses the longest prefix of ids that it already holds. Text tokenized twice need not give the ids
+that were sampled (`12` as one token or two), so the ids of answers are kept and put back where the answer's
+text stands in the newly rendered prompt. Finding that place is the template's business, not ours: it may drop
+old reasoning, strip or reorder. So the messages are rendered a second time with a marker for each kept text.
+If putting the texts back for the markers gives exactly the first rendering, the markers' places are the
+texts' places. If not (a template that looks inside an answer), nothing is reused and all of the prompt is
+tokenized: slower, never wrong.
 """
 
 import json
@@ -63,7 +64,7 @@ class Conversation:
         return system + [turn.message for turn in self.turns]
 
     def prompt(self, question: str) -> Prompt:
-        """The ids that ask the next question. Nothing is remembered until `add`, so a question can fail freely."""
+        """The ids that ask the next question. Nothing is remembered until `add`."""
         turns = [*self.turns, Turn({"role": "user", "content": question})]
         text = self._render(turns)
         pieces = self._pieces(turns, text) or [text]
@@ -98,7 +99,7 @@ class Conversation:
         return json.dumps(saved, ensure_ascii=False, indent=1) + "\n"
 
     def take_json(self, text: str, name: str) -> None:
-        """Replaces this conversation by a saved one; `name` is what errors call it. On an error nothing changes."""
+        """Replaces this conversation by a saved one, which errors call `name`; they change nothing."""
         saved = parse(text, name)
         turns = [Turn(turn["message"], self._valid_ids(turn)) for turn in saved["turns"]]
         self.system, self.think, self.turns = saved["system"], saved["think"], turns
@@ -120,7 +121,7 @@ class Conversation:
         )
 
     def _pieces(self, turns: Sequence[Turn], text: str) -> list[str | list[int]] | None:
-        """The prompt as text to tokenize and kept ids, alternating; None where the kept texts cannot be placed."""
+        """The prompt as text to tokenize and kept ids, alternating; None if these cannot be placed."""
         kept: list[tuple[str, list[int]]] = []
         open_, close = private_marks(text)
         marked: list[Turn] = []

@@ -1,4 +1,4 @@
-"""Writes an answer to stdout as it comes: on a terminal with the thinking dimmed, elsewhere as the model wrote it."""
+"""Writes an answer to stdout as it comes: the thinking dimmed on a terminal, elsewhere between think tags."""
 
 import os
 import sys
@@ -7,10 +7,10 @@ from typing import TextIO
 from hy3.chat.reply import Chunk
 
 DIM, NORMAL = "\x1b[2m", "\x1b[0m"
-# What a model writes must not move the cursor or retitle the window: control characters show as pictures (U+2400...).
-VISIBLE = {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"} | {0x7F: 0x2421} | {
-    code: 0xFFFD for code in range(0x80, 0xA0)
-}  # fmt: skip
+# What a model writes must not move the cursor or retitle the window: control characters show as pictures
+# (U+2400...).
+VISIBLE = dict.fromkeys(range(0x80, 0xA0), 0xFFFD) | {0x7F: 0x2421}
+VISIBLE |= {code: 0x2400 + code for code in range(32) if chr(code) not in "\n\t"}
 
 
 class Display:

@@ -16,6 +16,7 @@ class PromptTooLong(Hy3Error):
 
     def __init__(self, length: int, ctx: int, model_ctx: int) -> None:
         wanted = -(-(length + 256) // 256) * 256  # with room for a short answer
+        self.length, self.ctx = length, ctx
         hint = "Shorten the prompt"
         if ctx < wanted <= model_ctx:
             hint += f", or use -c {wanted} or more (the model was trained for {model_ctx})"
@@ -45,8 +46,8 @@ class Generator:
         return room
 
     def stream(self, prompt: Sequence[int], reply: Reply) -> Iterator[Chunk]:
-        """Yields text as it becomes certain. After a KeyboardInterrupt, which may come out at any point, what is in
-        `reply` up to then is good: `reply.finish()` gives the text still held back."""
+        """Yields text as it becomes certain. After a KeyboardInterrupt, which may come out at any point, what
+        is in `reply` up to then is good: `reply.finish()` gives the text still held back."""
         room = self.room(prompt)
         wanted = room if self.max_tokens is None else min(self.max_tokens, room)
         for token in self.session.generate(list(prompt), max_tokens=wanted, sampling=self.sampling):

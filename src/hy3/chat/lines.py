@@ -16,10 +16,10 @@ class Lines(Protocol):
 
 
 class Pipe:
-    """Lines of stdin. A line that ends in a backslash goes on in the next one. What is no UTF-8 becomes U+FFFD."""
+    """Lines of stdin. One that ends in a backslash goes on in the next. What is no UTF-8 becomes U+FFFD."""
 
     def read(self) -> str:
-        lines = []
+        lines: list[str] = []
         while True:
             data = sys.stdin.buffer.readline()
             line = data.decode("utf-8", "replace").rstrip("\r\n")
@@ -62,7 +62,7 @@ class Terminal:
         )
 
     def read(self) -> str:
-        lines = []
+        lines: list[str] = []
         try:
             while (line := self._session.prompt()).endswith("\\"):
                 lines.append(line[:-1])

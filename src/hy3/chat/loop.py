@@ -20,7 +20,7 @@ class Chat:
         self._tell = tell
 
     def run(self, lines: Lines, interactive: bool) -> None:
-        """Until Exit. Ctrl-C while reading only drops the line on a terminal, and ends the program in a pipe."""
+        """Until Exit. Ctrl-C while reading drops the line on a terminal, and ends the program in a pipe."""
         import hy3core
 
         while True:
@@ -45,7 +45,7 @@ class Chat:
             self.turn(line.removeprefix("/") if line.startswith("//") else line)
 
     def turn(self, question: str) -> None:
-        """One question and its answer, streamed to stdout. Ctrl-C ends the answer; what there is of it is kept."""
+        """One question and its answer, streamed to stdout. Ctrl-C ends the answer and keeps what there is."""
         asked = self._conversation.prompt(question)
         try:
             self._generator.room(asked.ids)

@@ -1,8 +1,9 @@
 """One answer as it streams out of a model: bytes to characters, stop strings, thinking apart from the answer.
 
-Token ids go in, pieces of text come out as soon as they are certain: the bytes of an unfinished character, the
-beginning of what may be a stop string and the beginning of what may be a think tag are held back until they are.
-The ids are kept beside the text, so that the next turn can go on from what was sampled without tokenizing it again.
+Token ids go in, pieces of text come out as soon as they are certain: the bytes of an unfinished character,
+the beginning of what may be a stop string and the beginning of what may be a think tag are held back until
+they are. The ids are kept beside the text, so that the next turn can go on from what was sampled without
+tokenizing it again.
 """
 
 from collections.abc import Sequence
@@ -36,7 +37,7 @@ class Chunk:
 
 
 class StopFilter:
-    """Passes text on up to the first stop string, and never the beginning of one that is still being written."""
+    """Passes text on up to the first stop string, and never the beginning of one under way."""
 
     def __init__(self, stops: Sequence[str]) -> None:
         self.stops = [stop for stop in stops if stop]
@@ -66,8 +67,8 @@ class StopFilter:
 class ThinkSplitter:
     """Cuts a stream at its think tags. Offsets count characters of the stream, tags included.
 
-    A tag opens only at the start of the answer, and closes only an open block: further on it is text that the model
-    wrote about.
+    A tag opens only at the start of the answer, and closes only an open block: further on it is text that the
+    model wrote about.
     """
 
     def __init__(self, tags: Sequence[tuple[str, str]], thinking: bool) -> None:
@@ -134,7 +135,7 @@ class ThinkSplitter:
 
 
 class Reply:
-    """Collects an answer. After the last `push`, `finish`; then `content`, `reasoning` and their ids are complete."""
+    """Collects an answer. After the last `push`, `finish`; then all that it has is complete."""
 
     def __init__(self, tokenizer: "Tokenizer", stops: Sequence[str] = (), thinking: bool = False) -> None:
         self.end = (
@@ -161,13 +162,13 @@ class Reply:
         return self._collect(self._think.push(self._stop.push(text)))
 
     def finish(self) -> list[Chunk]:
-        """The text still held back. A character whose last bytes never came is dropped, and its ids with it."""
+        """The text still held back. A character whose last bytes never came is dropped."""
         chunks = self._think.push(self._stop.finish())
         return self._collect(chunks + self._think.finish())
 
     @property
     def content_ids(self) -> list[int] | None:
-        """The sampled ids whose text is `content`, or None where no cut between two ids gives just that text."""
+        """The sampled ids whose text is `content`, or None if no run of them gives just that."""
         start = self._think.content_start
         return self._ids_of(start, start + len(self.content), self.content)
 

@@ -1,4 +1,4 @@
-"""The `hy3` command. Subcommands live one to a module and are imported when first used, so `hy3 --version` is quick.
+"""The `hy3` command. Each subcommand has its module, imported when first used, so `hy3 --version` is quick.
 
 Errors become one line and an exit status here and nowhere else: `Program.main`.
 """
@@ -63,7 +63,7 @@ class Program(click.Group):
             run()
             sys.stdout.flush()
             status = 0
-        except BaseException as error:  # noqa: BLE001  (what `report` does not know it raises again)
+        except BaseException as error:  # what `report` does not know it raises again
             status = report(error)
         sys.exit(status)
 
@@ -133,6 +133,7 @@ def print_version(ctx: click.Context, _param: click.Parameter, wanted: bool) -> 
 
 
 @click.group(
+    "hy3",
     cls=Program,
     context_settings={
         "help_option_names": ["-h", "--help"],

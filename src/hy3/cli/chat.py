@@ -29,7 +29,8 @@ def chat(
 ) -> None:
     """Talk with a model; /help lists the commands.
 
-    The KV cache is kept: a turn computes only what is new. Without a terminal, each line of stdin is a message.
+    The KV cache is kept: a turn computes only what is new. Without a terminal, each line of stdin is a
+    message.
     """
     opened = open_engine(model, engine)
     session = Chat(opened.conversation(prompting), opened.generator(sampling), tell)

@@ -1,7 +1,7 @@
-"""From options to a running engine: which file, whether it fits into memory, what its own sampling settings are."""
+"""From options to a running engine: which file, whether it fits into memory, its own sampling settings."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -105,27 +105,32 @@ def warn_of_memory(file: Path, described: ModelFile, ctx: int, kv: str) -> None:
     if free is None or weights + cache + HEADROOM <= free:
         return
     say(
-        f"warning: {file} needs {gib(weights + cache)} ({gib(weights)} weights, {gib(cache)} KV cache at -c {ctx}), "
-        f"and {gib(free)} are free. It may be very slow or be killed. Close other programs, or use a smaller file "
-        f"(hy3 convert -t q4_k) or context (-c)."
+        f"warning: {file} needs {gib(weights + cache)} ({gib(weights)} weights, {gib(cache)} KV cache at "
+        f"-c {ctx}), and {gib(free)} are free. It may be very slow or be killed. Close other programs, or "
+        "use a smaller file (hy3 convert -t q4_k) or context (-c)."
     )
 
 
+# hy3core.Sampling's name, the option's, the end of the file's key, and the values that make sense.
+SETTINGS: Sequence[tuple[str, str, str, float, float]] = (
+    ("temperature", "temp", "temp", 0.0, 100.0),
+    ("top_k", "top_k", "top_k", 0, (1 << 31) - 1),
+    ("top_p", "top_p", "top_p", 0.0, 1.0),
+    ("min_p", "min_p", "min_p", 0.0, 1.0),
+    ("repeat_penalty", "repeat_penalty", "penalty_repeat", 0.01, 100.0),
+)
+
+
 def sampling_for(metadata: Mapping[str, Any], options: SamplingOptions) -> "Sampling":
-    """The options; for what they leave open the file's `general.sampling.*`, and then the engine's own defaults."""
+    """The options; for what they leave open the file's `general.sampling.*`, else the engine's defaults."""
     import hy3core
 
-    settings = {
-        name: value
-        for name, value in (
-            ("temperature", pick(options.temp, metadata, "temp", 0.0, 100.0)),
-            ("top_k", pick(options.top_k, metadata, "top_k", 0, (1 << 31) - 1)),
-            ("top_p", pick(options.top_p, metadata, "top_p", 0.0, 1.0)),
-            ("min_p", pick(options.min_p, metadata, "min_p", 0.0, 1.0)),
-            ("repeat_penalty", pick(options.repeat_penalty, metadata, "penalty_repeat", 0.01, 100.0)),
-        )
-        if value is not None
-    }
+    settings: dict[str, Any] = {}
+    for name, option, key, least, most in SETTINGS:
+        given = getattr(options, option)
+        value = recommended(metadata, option, key, least, most) if given is None else given
+        if value is not None:
+            settings[name] = value
     seed = options.seed
     if seed is None and settings.get("temperature", 0.0) > 0.0:
         seed = random.SystemRandom().randrange(1 << 32)
@@ -133,21 +138,16 @@ def sampling_for(metadata: Mapping[str, Any], options: SamplingOptions) -> "Samp
     return hy3core.Sampling(**settings, seed=seed or 0)
 
 
-def pick(option: Any, metadata: Mapping[str, Any], name: str, least: float, most: float) -> Any:
-    if option is not None:
-        return option
+def recommended(metadata: Mapping[str, Any], option: str, name: str, least: float, most: float) -> Any:
+    """The value of a `general.sampling` key; None where the file has none."""
     key = f"general.sampling.{name}"
     value = metadata.get(key)
     if value is None:
         return None
-    whole = isinstance(least, int)
-    if (
-        isinstance(value, bool)
-        or not isinstance(value, int if whole else (int, float))
-        or not least <= value <= most
-    ):
+    kind = int if isinstance(least, int) else (int, float)
+    if isinstance(value, bool) or not isinstance(value, kind) or not least <= value <= most:
         raise Hy3Error(
-            f"The model file's key {key} is {value!r}, not a number from {least} to {most}",
-            f"Give the option --{name.replace('penalty_repeat', 'repeat_penalty').replace('_', '-')} yourself",
+            f"The model file's key {key} is {value!r}, not a number from {least:g} to {most:g}",
+            f"Give --{option.replace('_', '-')} yourself",
         )
     return value

@@ -1,7 +1,7 @@
 """The options that several commands share, in one place each: the model, the engine, sampling, the prompt.
 
-A group is a dataclass and a decorator. The decorator adds the options to a command and hands their values over as one
-object: `@engine_options` calls `command(engine=EngineOptions(...), ...)`.
+A group is a dataclass and a decorator. The decorator adds the options to a command and hands their values
+over as one object: `@engine_options` calls `command(engine=EngineOptions(...), ...)`.
 """
 
 import functools

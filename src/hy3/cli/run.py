@@ -41,7 +41,8 @@ def run(
 ) -> None:
     """Answer one prompt, then exit.
 
-    The answer goes to stdout, speeds and warnings go to stderr. A line end at the end of a file or of stdin is dropped.
+    The answer goes to stdout, speeds and warnings go to stderr. A line end at the end of a file or of stdin
+    is dropped.
     """
     if prompt is not None and file is not None:
         raise click.UsageError("Both -p and -f give a prompt. Give one of them")

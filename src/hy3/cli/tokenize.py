@@ -18,7 +18,8 @@ from hy3.cli.run import read_prompt
 def tokenize(model: str | None, text: str | None, file: str | None, plain: bool, as_json: bool) -> None:
     """Show the token ids of TEXT, of a file or of stdin, and their pieces.
 
-    A piece that begins or ends inside a character is shown as bytes: b'\\xe4' in the list, {"hex": "e4"} in JSON.
+    A piece that begins or ends inside a character is shown as bytes: b'\\xe4' in the list, {"hex": "e4"} in
+    JSON.
     """
     import hy3core
 
