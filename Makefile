@@ -1,0 +1,72 @@
+# Everything runs in a virtual environment of its own, .venv; only Python 3.10+, a C++20 compiler and make must be there.
+#
+#   make run        sets up, and the bundled model answers a question
+#   make test       sets up and runs the tests
+#   make test-live  adds the comparisons with transformers and tokenizers (PyTorch: a large download)
+#   make test-peer  compares with llama.cpp (builds llama-cpp-python, some minutes)
+#   make sanitize   the native tests and the fuzz test with AddressSanitizer and UndefinedBehaviorSanitizer
+#   make lint       ruff, mypy, clang-format
+#   make docs       docs/cli.md from the help pages
+
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
+
+# What the installed package is made of.
+SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE $(shell find src native -type f -not -path '*/__pycache__/*')
+
+.PHONY: run test test-live test-peer sanitize lint docs clean
+
+run: $(VENV)/installed
+	$(BIN)/hy3 run -p "11+22+33=?"
+
+test: $(VENV)/installed-test
+	$(BIN)/python -m pytest
+
+test-live: $(VENV)/installed-live
+	$(BIN)/python -m pytest -m live
+
+test-peer: $(VENV)/installed-peer
+	$(BIN)/python -m pytest -m peer
+
+sanitize: $(VENV)/installed-tools
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake -S . -B build/sanitize -G Ninja -DCMAKE_BUILD_TYPE=Debug \
+	    -DCMAKE_CXX_FLAGS_DEBUG=-O1 -DHY3_PYTHON=OFF -DHY3_BUILD_TESTS=ON -DHY3_SANITIZE=ON -DHY3_WERROR=ON
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake --build build/sanitize
+	$(BIN)/ctest --test-dir build/sanitize --output-on-failure
+
+lint: $(VENV)/installed-tools $(VENV)/installed
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+	git ls-files -z '*.cpp' '*.h' | xargs -0 $(BIN)/clang-format --dry-run --Werror
+
+docs: $(VENV)/installed
+	$(BIN)/python tools/gen_cli_docs.py
+
+clean:
+	rm -rf $(VENV) build
+
+$(VENV)/bin/python:
+	$(PYTHON) -m venv $(VENV)
+
+$(VENV)/installed: $(VENV)/bin/python $(SOURCES)
+	$(PIP) .
+	@touch $@
+
+$(VENV)/installed-test: $(VENV)/installed
+	$(PIP) ".[test]"
+	@touch $@
+
+$(VENV)/installed-live: $(VENV)/installed-test
+	$(PIP) ".[live]"
+	@touch $@
+
+$(VENV)/installed-peer: $(VENV)/installed-test
+	$(PIP) ".[live]" llama-cpp-python==0.3.36
+	@touch $@
+
+$(VENV)/installed-tools: $(VENV)/bin/python
+	$(PIP) cmake ninja "ruff>=0.6" "mypy>=1.11" "clang-format>=18"
+	@touch $@
