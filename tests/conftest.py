@@ -11,8 +11,8 @@ PROPERTY = "report"
 def report(request: pytest.FixtureRequest) -> Callable[[str], None]:
     """report(text): one line `report: text` in the summary, whether the test passes or fails.
 
-    For measured errors and speeds, which a green dot would hide. The lines travel as the item's user properties, so
-    they also arrive from the processes of pytest-xdist.
+    For measured errors and speeds, which a green dot would hide. The lines travel as the item's user
+    properties, so they also arrive from the processes of pytest-xdist.
     """
 
     def add(text: str) -> None:

@@ -71,6 +71,9 @@ class Tokenizer:
     )
     bos_id, eos_ids, vocab_size = 0, [1], len(pieces)
 
+    def __init__(self, path: str = "") -> None:
+        pass
+
     def encode(self, text: str, special: bool = True, bos: bool = False) -> list[int]:
         data, ids = text.encode(), [self.bos_id] if bos else []
         known = self.pieces if special else self.pieces[len(SPECIAL) :]
@@ -122,7 +125,7 @@ class Session:
     tokens: list[int] = field(default_factory=list)
     prefilled: list[list[int]] = field(default_factory=list)  # per answer, the ids that had to be computed
     samplings: list[Sampling] = field(default_factory=list)
-    stats: dict[str, float] = field(default_factory=dict)
+    stats: dict[str, Any] = field(default_factory=dict)
 
     @property
     def position(self) -> int:
@@ -141,13 +144,18 @@ class Session:
             "generated_tokens": 0,
             "prompt_s": 0.5,
             "decode_s": 0.25,
+            "finish_reason": None,
         }
         for token in self.script.pop(0)[:max_tokens]:
             if isinstance(token, BaseException):
                 raise token
+            if token in Tokenizer.eos_ids:  # not given out, as in the engine
+                self.stats["finish_reason"] = "stop"
+                return
             self.stats["generated_tokens"] += 1
             yield token
             self.tokens.append(token)  # computed only when the next one is asked for
+        self.stats["finish_reason"] = "length"
 
 
 class GGUF:

@@ -19,11 +19,13 @@ ANSWER = f"66{fake.EOS}"
 def test_the_answer_goes_to_stdout_and_the_speeds_to_stderr(hy3: Run, model: Write) -> None:
     result = hy3("run", "-m", model(answers=[ANSWER]), "-p", "11+22+33=?")
     assert (result.exit_code, result.stdout) == (0, "66\n")
-    assert result.stderr == "hy3: prompt 41 tokens, 82.0 tok/s; answer 3 tokens, 12.0 tok/s\n"
+    assert result.stderr == "hy3: prompt 41 tokens, 82.0 tok/s; answer 2 tokens, 8.0 tok/s\n"
 
 
 @pytest.mark.parametrize("where", ["-p", "-f", "-f -", "stdin"])
-def test_a_prompt_comes_from_an_option_a_file_or_stdin(hy3: Run, model: Write, tmp_path: Path, where: str) -> None:
+def test_a_prompt_comes_from_an_option_a_file_or_stdin(
+    hy3: Run, model: Write, tmp_path: Path, where: str
+) -> None:
     file = tmp_path / "prompt.txt"
     file.write_text("héllo\n")
     ways: dict[str, tuple[list[object], str | None]] = {
@@ -79,20 +81,36 @@ def test_max_tokens(hy3: Run, model: Write) -> None:
 def test_a_full_context_is_told(hy3: Run, model: Write) -> None:
     result = hy3("run", "-m", model(answers=["123456"]), "-p", "x", "-c", 36)
     assert (result.exit_code, result.stdout) == (0, "1234\n")
-    assert "hy3: warning: the context of 36 tokens is full, the answer is cut off. Use a larger -c.\n" in result.stderr
+    assert (
+        "hy3: warning: the context of 36 tokens is full, the answer is cut off. Use a larger -c.\n"
+        in result.stderr
+    )
 
 
 def test_thinking_in_a_pipe_stands_between_tags(hy3: Run, model: Write) -> None:
-    result = hy3("run", "-m", model(answers=[f"sum{fake.END_THINK}66{fake.EOS}"]), "-p", "x", "--think", "high")
+    result = hy3(
+        "run", "-m", model(answers=[f"sum{fake.END_THINK}66{fake.EOS}"]), "-p", "x", "--think", "high"
+    )
     assert result.stdout == "<think>sum</think>66\n"
 
 
 def test_engine_options_reach_the_engine(hy3: Run, model: Write) -> None:
-    args = "-t 3 -c 1k --kv f32 --backend reference --experts 2 --chunk 7".split()
-    hy3("run", "-m", model(answers=[ANSWER]), "-p", "x", *args)
-    assert {key: fake.Model.opened[key] for key in ("threads", "ctx", "kv", "backend", "experts", "chunk")} == {
-        "threads": 3, "ctx": 1024, "kv": "f32", "backend": "reference", "experts": 2, "chunk": 7,
-    }  # fmt: skip
+    args = (
+        "-t 3 -c 1k --kv f32 --backend reference --experts 2 --chunk 7 --rope-factor 4 --rope-ctx 64k --mlock"
+    )
+    hy3("run", "-m", model(answers=[ANSWER]), "-p", "x", *args.split(), "--no-mmap")
+    assert fake.Model.opened == {
+        "threads": 3,
+        "ctx": 1024,
+        "kv": "f32",
+        "backend": "reference",
+        "experts": 2,
+        "chunk": 7,
+        "rope_factor": 4.0,
+        "rope_ctx": 65536,
+        "use_mmap": False,
+        "mlock": True,
+    }
 
 
 def test_options_come_from_the_environment(hy3: Run, model: Write) -> None:
@@ -108,7 +126,9 @@ class Spy:
         self.sampling = fake.Sampling()
         generate = fake.Session.generate
 
-        def spying(session: fake.Session, tokens: list[int], max_tokens: int, sampling: fake.Sampling) -> object:
+        def spying(
+            session: fake.Session, tokens: list[int], max_tokens: int, sampling: fake.Sampling
+        ) -> object:
             self.sampling = sampling
             return generate(session, tokens, max_tokens, sampling)
 
@@ -142,8 +162,8 @@ def test_sampling_is_what_the_file_recommends(hy3: Run, model: Write, spy: Spy) 
 
 
 def test_options_win_over_the_file(hy3: Run, model: Write, spy: Spy) -> None:
-    args = "--temp 0 --top-k 1 --top-p 0.5 --min-p 0.1 --repeat-penalty 1.2".split()
-    hy3("run", "-m", model(answers=[ANSWER], metadata=RECOMMENDED), "-p", "x", *args)
+    args = "--temp 0 --top-k 1 --top-p 0.5 --min-p 0.1 --repeat-penalty 1.2"
+    hy3("run", "-m", model(answers=[ANSWER], metadata=RECOMMENDED), "-p", "x", *args.split())
     assert spy.sampling == fake.Sampling(0.0, 1, 0.5, 0.1, 1.2, 0)
 
 
@@ -165,17 +185,19 @@ def test_a_senseless_recommendation_is_an_error(hy3: Run, model: Write, value: o
     )
 
 
-def test_a_file_larger_than_free_memory_is_warned_of(hy3: Run, model: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_larger_than_free_memory_is_warned_of(
+    hy3: Run, model: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr("hy3.cli.engine.available", lambda: 3 << 30)
-    large = model(answers=[ANSWER], tensors=[["a", "F32", [1], 5 << 30]])
+    large = model(answers=[ANSWER], tensors=[["a", "f32", [1], 5 << 30]])
     result = hy3("run", "-m", large, "-p", "x")
     assert result.exit_code == 0
     assert (
-        f"hy3: warning: {large} needs 5.0 GiB (5.0 GiB weights, 0 KiB KV cache at -c 4096), and 3.0 GiB are free. "
-        "It may be very slow or be killed. Close other programs, or use a smaller file (hy3 convert -t q4_k) or "
-        "context (-c).\n"
+        f"hy3: warning: {large} needs 5.0 GiB (5.0 GiB weights, 0 KiB KV cache at -c 4096), and 3.0 GiB are "
+        "free. It may be very slow or be killed. Close other programs, or use a smaller file (hy3 convert "
+        "-t q4_k) or context (-c).\n"
     ) in result.stderr
-    small = model(answers=[ANSWER], tensors=[["a", "F32", [1], 2 << 30]])
+    small = model(answers=[ANSWER], tensors=[["a", "f32", [1], 2 << 30]])
     assert "warning" not in hy3("run", "-m", small, "-p", "x").stderr
 
 
@@ -189,7 +211,10 @@ def test_the_default_context_is_not_more_than_the_models(hy3: Run, model: Write)
 def test_an_empty_prompt_is_an_error(hy3: Run, model: Write, args: list[str]) -> None:
     result = hy3("run", "-m", model(), *args)
     assert result.exit_code == 1
-    assert result.stderr == "hy3: error: The prompt is empty. Give some text with -p TEXT, -f FILE or on stdin.\n"
+    assert (
+        result.stderr
+        == "hy3: error: The prompt is empty. Give some text with -p TEXT, -f FILE or on stdin.\n"
+    )
 
 
 def test_empty_stdin_is_an_error(hy3: Run, model: Write) -> None:
@@ -197,7 +222,9 @@ def test_empty_stdin_is_an_error(hy3: Run, model: Write) -> None:
 
 
 @pytest.mark.parametrize("way", ["stdin", "-f"])
-def test_invalid_utf8_becomes_replacement_characters(hy3: Run, model: Write, tmp_path: Path, way: str) -> None:
+def test_invalid_utf8_becomes_replacement_characters(
+    hy3: Run, model: Write, tmp_path: Path, way: str
+) -> None:
     data = b"a\xff\xfeb\xe4\xbd"
     file = tmp_path / "latin"
     file.write_bytes(data)
@@ -205,7 +232,10 @@ def test_invalid_utf8_becomes_replacement_characters(hy3: Run, model: Write, tmp
     result = hy3("run", "-m", model(answers=[ANSWER]), "--raw", *args, input=data)
     assert result.exit_code == 0
     name = "stdin" if way == "stdin" else file
-    assert f"hy3: warning: {name} is not valid UTF-8. U+FFFD takes the place of what is not (3 times).\n" in result.stderr
+    assert (
+        f"hy3: warning: {name} is not valid UTF-8. U+FFFD takes the place of what is not (3 times).\n"
+        in result.stderr
+    )
     assert "prompt 11 tokens" in result.stderr  # a, b and three characters of three bytes
 
 
@@ -224,19 +254,40 @@ def test_a_prompt_longer_than_the_model_can_take(hy3: Run, model: Write) -> None
 
 
 USAGE = [
-    (["-p", "x", "-t", "0"], "Invalid value for '-t' / '--threads': 0 is out of range. Leave it out to use all "),
-    (["-p", "x", "-t", "two"], "Invalid value for '-t' / '--threads': 'two' is not a whole number. Leave it out"),
-    (["-p", "x", "-c", "0"], "Invalid value for '-c' / '--ctx': 0 is out of range. Give a number of tokens, such as"),
+    (
+        ["-p", "x", "-t", "0"],
+        "Invalid value for '-t' / '--threads': 0 is out of range. Leave it out to use all ",
+    ),
+    (
+        ["-p", "x", "-t", "two"],
+        "Invalid value for '-t' / '--threads': 'two' is not a whole number. Leave it out",
+    ),
+    (
+        ["-p", "x", "-c", "0"],
+        "Invalid value for '-c' / '--ctx': 0 is out of range. Give a number of tokens, such as",
+    ),
     (["-p", "x", "-c", "4g"], "Invalid value for '-c' / '--ctx': '4g' is not a whole number. Give a number"),
     (["-p", "x", "--kv", "q2"], "Invalid value for '--kv': 'q2' is not one of 'f32', 'f16'."),
-    (["-p", "x", "--backend", "tpu"], "Invalid value for '--backend': 'tpu' is not one of 'auto', 'reference', 'cpu'."),
-    (["-p", "x", "--temp", "-1"], "Invalid value for '--temp': -1 is out of range. Give 0 (always the likeliest"),
+    (
+        ["-p", "x", "--backend", "tpu"],
+        "Invalid value for '--backend': 'tpu' is not one of 'auto', 'reference', 'cpu'.",
+    ),
+    (
+        ["-p", "x", "--temp", "-1"],
+        "Invalid value for '--temp': -1 is out of range. Give 0 (always the likeliest",
+    ),
     (["-p", "x", "--temp", "nan"], "Invalid value for '--temp': nan is out of range."),
-    (["-p", "x", "--top-p", "2"], "Invalid value for '--top-p': 2 is out of range. Give 0 to 1; 1 is all tokens."),
+    (
+        ["-p", "x", "--top-p", "2"],
+        "Invalid value for '--top-p': 2 is out of range. Give 0 to 1; 1 is all tokens.",
+    ),
     (["-p", "x", "-n", "0"], "Invalid value for '-n' / '--max-tokens': 0 is out of range. Give 1 or more;"),
     (["-p", "x", "--seed", "-1"], "Invalid value for '--seed': -1 is out of range. Give 0 or more."),
     (["-p", "x", "--stop", ""], "Invalid value for '--stop': An empty stop string stops everything."),
-    (["-p", "x", "--think", "hard"], "Invalid value for '--think': 'hard' is not one of 'off', 'low', 'high'."),
+    (
+        ["-p", "x", "--think", "hard"],
+        "Invalid value for '--think': 'hard' is not one of 'off', 'low', 'high'.",
+    ),
     (["-p", "x", "-f", "y"], "Both -p and -f give a prompt. Give one of them."),
     (["-p", "x", "--raw", "--system", "y"], "--raw has no place for a system prompt."),
     (["--frobnicate"], "No such option"),
@@ -277,7 +328,7 @@ def test_a_prompt_file_that_is_not_there(hy3: Run, model: Write) -> None:
 
 
 def test_a_file_of_the_original_engine_is_to_be_converted(hy3: Run, model: Write) -> None:
-    file = model(tensors=[["blk.1.ffn_gate_exps.0.gate_proj.weight", "Q8_0", [64, 64], 4608]])
+    file = model(tensors=[["blk.1.ffn_gate_exps.0.gate_proj.weight", "q8_0", [64, 64], 4608]])
     result = hy3("run", "-m", file, "-p", "x")
     assert result.exit_code == 1
     assert result.stderr == (
@@ -292,10 +343,15 @@ def test_an_engine_error_is_one_line(hy3: Run, model: Write, monkeypatch: pytest
 
     monkeypatch.setattr(fake, "Model", broken)
     result = hy3("run", "-m", model(), "-p", "x")
-    assert (result.exit_code, result.stderr) == (1, "hy3: error: The weights are NaN. Convert the model again.\n")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        "hy3: error: The weights are NaN. Convert the model again.\n",
+    )
 
 
-def test_ctrl_c_shows_what_there_is_and_exits_130(hy3: Run, model: Write, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ctrl_c_shows_what_there_is_and_exits_130(
+    hy3: Run, model: Write, monkeypatch: pytest.MonkeyPatch
+) -> None:
     generate = fake.Session.generate
 
     def interrupted(*args: object, **options: object) -> object:
@@ -322,5 +378,7 @@ def test_version(hy3: Run) -> None:
     result = hy3("--version")
     assert (result.exit_code, result.stdout) == (
         0,
-        "hy3 0.0\nbackends: reference, cpu\ninstruction set: scalar (this build and machine have: scalar, avx2)\n",
+        "hy3 0.0\n"
+        "backends: reference, cpu\n"
+        "instruction set: scalar (this build and machine have: scalar, avx2)\n",
     )

@@ -1,8 +1,8 @@
 """Runs a session over a prompt and streams the answer: the one loop behind `hy3 run` and `hy3 chat`."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from hy3.chat.reply import Chunk, Reply
 from hy3.errors import Hy3Error
@@ -51,23 +51,20 @@ class Generator:
         room = self.room(prompt)
         wanted = room if self.max_tokens is None else min(self.max_tokens, room)
         for token in self.session.generate(list(prompt), max_tokens=wanted, sampling=self.sampling):
-            if token in self.tokenizer.eos_ids:
-                reply.end = "token"
-                break
             yield from reply.push(token)
             if reply.stopped:
                 reply.end = "stop"
                 break
         else:
-            reply.end = "length" if wanted == self.max_tokens else "context"
+            ended = self.session.stats["finish_reason"] == "stop"
+            reply.end = "token" if ended else "length" if wanted == self.max_tokens else "context"
         yield from reply.finish()
 
 
-def speeds(stats: dict[str, float]) -> str:
+def speeds(stats: Mapping[str, Any]) -> str:
     """A session's statistics of the last answer, in a line."""
-    new = int(stats["prompt_tokens"]) - int(stats["reused_tokens"])
-    reused = f" + {int(stats['reused_tokens'])} reused" if stats["reused_tokens"] else ""
-    generated = int(stats["generated_tokens"])
+    new, generated = stats["prompt_tokens"] - stats["reused_tokens"], stats["generated_tokens"]
+    reused = f" + {stats['reused_tokens']} reused" if stats["reused_tokens"] else ""
     return (
         f"prompt {new} tokens{reused}, {rate(new, stats['prompt_s'])}; "
         f"answer {generated} tokens, {rate(generated, stats['decode_s'])}"

@@ -68,7 +68,14 @@ def open_engine(path: str | None, options: EngineOptions) -> Engine:
     ctx = options.ctx or min(DEFAULT_CTX, described.shapes.ctx or DEFAULT_CTX)
     warn_of_memory(file, described, ctx, options.kv)
     model = hy3core.Model(
-        str(file), backend=options.backend, threads=options.threads or 0, experts=options.experts or 0
+        str(file),
+        backend=options.backend,
+        threads=options.threads or 0,
+        experts=options.experts or 0,
+        rope_factor=options.rope_factor or 1.0,
+        rope_ctx=options.rope_ctx or 0,
+        use_mmap=not options.no_mmap,
+        mlock=options.mlock,
     )
     session = model.session(ctx=ctx, kv=options.kv, chunk=options.chunk)
     return Engine(model, session, ctx)

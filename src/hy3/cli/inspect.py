@@ -2,12 +2,14 @@
 
 import json
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from math import isfinite
 from pathlib import Path
 from typing import Any
 
 import click
 
+from hy3.chat.display import VISIBLE
 from hy3.cli.engine import model_path, open_gguf
 from hy3.cli.options import DEFAULT_CTX, ctx_option, kv_option
 from hy3.memory import available, gib
@@ -45,7 +47,7 @@ def inspect(model: str | None, tensors: bool, as_json: bool, ctx: int | None, kv
     if tensors:
         facts["tensors"] = [
             {
-                "name": tensor.name,
+                "name": whole(tensor.name),
                 "type": str(tensor.type),
                 "shape": list(tensor.shape),
                 "bytes": tensor.nbytes,
@@ -64,8 +66,8 @@ def describe(file: Path, described: ModelFile, ctx: int, kv: str) -> dict[str, A
     needed = None if cache is None else weights + cache
     return {
         "file": str(file),
-        "name": described.name,
-        "architecture": described.architecture,
+        "name": shortened(described.name),
+        "architecture": whole(described.architecture),
         "dialect": described.dialect,
         "parameters": described.parameters(),
         "mtp": described.mtp,
@@ -81,20 +83,25 @@ def describe(file: Path, described: ModelFile, ctx: int, kv: str) -> dict[str, A
             "free": free,
             "fits": None if needed is None or free is None else needed <= free,
         },
-        "metadata": {key: shortened(value) for key, value in described.metadata.items()},
+        "metadata": {whole(key): shortened(value) for key, value in described.metadata.items()},
     }
 
 
 def shortened(value: Any) -> Any:
     """A metadata value as JSON. Of a long array (tokens, merges) only the length and the first entries."""
-    if isinstance(value, (str, bool, int, float)) or value is None:
+    if isinstance(value, str):
+        return whole(value)
+    if isinstance(value, float):  # JSON has no NaN and no infinity
+        return value if isfinite(value) else str(value)
+    if not isinstance(value, Sequence):
         return value
-    if isinstance(value, bytes):
-        return value.decode("utf-8", "replace")
-    entries = [entry.item() if hasattr(entry, "item") else entry for entry in value[:LONGEST_ARRAY]]
-    if len(value) <= LONGEST_ARRAY:
-        return [shortened(entry) for entry in entries]
-    return {"length": len(value), "first": [shortened(entry) for entry in entries]}
+    first = [shortened(entry) for entry in value[:LONGEST_ARRAY]]
+    return first if len(value) <= LONGEST_ARRAY else {"length": len(value), "first": first}
+
+
+def whole(text: str) -> str:
+    """The engine gives what is no UTF-8 in a file's strings as lone surrogates, which cannot be printed."""
+    return text.encode("utf-8", "surrogateescape").decode("utf-8", "replace")
 
 
 def print_facts(facts: Mapping[str, Any]) -> None:
@@ -113,12 +120,13 @@ def print_facts(facts: Mapping[str, Any]) -> None:
     print_memory(facts["memory"])
     click.echo("\nmetadata")
     for key, value in facts["metadata"].items():
-        click.echo(f"  {key} = {one_line(value)}")
+        row("  " + key, f"= {one_line(value)}")
     if "tensors" in facts:
         click.echo("\ntensors")
         for tensor in facts["tensors"]:
             shape = " x ".join(map(str, tensor["shape"]))
-            click.echo(f"  {tensor['name']:<40} {tensor['type']:<8} {shape:<24} {gib(tensor['bytes'])}")
+            size = gib(tensor["bytes"])
+            click.echo(f"  {tensor['name'].translate(VISIBLE):<40} {tensor['type']:<8} {shape:<24} {size}")
 
 
 def print_shapes(shapes: Mapping[str, Any]) -> None:
@@ -152,7 +160,7 @@ def print_memory(memory: Mapping[str, Any]) -> None:
 
 
 def row(name: str, value: object) -> None:
-    click.echo(f"{name:<14} {value}")
+    click.echo(f"{name:<14} {value}".translate(VISIBLE))
 
 
 def count(parameters: int) -> str:

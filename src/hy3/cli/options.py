@@ -73,7 +73,11 @@ class EngineOptions:
     kv: str
     backend: str
     experts: int | None  # None: as the file says
+    rope_factor: float | None  # None: as the file says
+    rope_ctx: int | None
     chunk: int
+    mlock: bool
+    no_mmap: bool
 
 
 @dataclass(frozen=True)
@@ -147,9 +151,11 @@ engine_options = group(
         click.option(
             "-t",
             "--threads",
-            type=Whole(1, 1024, f"Leave it out to use all {CORES} cores, or give 1 to 1024"),
+            type=Whole(
+                1, 1024, f"Leave it out to use all cores (this machine has {CORES}), or give 1 to 1024"
+            ),
             metavar="N",
-            help="Threads that compute. Left out: one for each core.",
+            help="Threads that compute. Left out: one for each physical core.",
         ),
         ctx_option(
             f"Tokens the context holds. Left out: {DEFAULT_CTX}, or what the model was trained for if less."
@@ -169,12 +175,28 @@ engine_options = group(
             help="Experts used for each token. Left out: as the file says.",
         ),
         click.option(
+            "--rope-factor",
+            type=Real(1.0, 1024.0, "Give 1 (none) or more, such as 4"),
+            metavar="F",
+            help="Stretch the context F times with YaRN. Left out: as the file says.",
+        ),
+        click.option(
+            "--rope-ctx",
+            type=Whole(1, LARGE, "Give a number of tokens, such as 262144 or 256k", units=True),
+            metavar="N",
+            help="Context that --rope-factor stretches. Left out: what the model was trained for.",
+        ),
+        click.option(
             "--chunk",
             type=Whole(1, LARGE, "Give 1 or more"),
             default=512,
             show_default=True,
             metavar="N",
             help="Prompt tokens computed at a time.",
+        ),
+        click.option("--mlock", is_flag=True, help="Keep the weights in memory, whatever others need."),
+        click.option(
+            "--no-mmap", is_flag=True, help="Read the file into memory at once instead of mapping it."
         ),
     ],
 )

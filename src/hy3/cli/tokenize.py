@@ -26,7 +26,7 @@ def tokenize(model: str | None, text: str | None, file: str | None, plain: bool,
     if text is not None and file is not None:
         raise click.UsageError("Both TEXT and -f give a text. Give one of them")
     text = read_prompt(text, file)
-    tokenizer = hy3core.Model(str(model_path(model))).tokenizer
+    tokenizer = hy3core.Tokenizer(str(model_path(model)))
     ids = tokenizer.encode(text, special=not plain)
     pieces = [tokenizer.piece(token) for token in ids]
     if as_json:

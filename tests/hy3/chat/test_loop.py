@@ -178,7 +178,7 @@ def test_help_names_every_command() -> None:
 def test_stats_after_a_turn() -> None:
     setup = Setup(f"12{fake.EOS}").type("q1", "/stats")
     assert setup.told == [
-        "prompt 33 tokens, 66.0 tok/s; answer 3 tokens, 12.0 tok/s\ncontext: 35 of 4096 tokens"
+        "prompt 33 tokens, 66.0 tok/s; answer 2 tokens, 8.0 tok/s\ncontext: 35 of 4096 tokens"
     ]
 
 

@@ -1,0 +1,215 @@
+"""The real program on the real engine: signals, pipes, permissions, terminals, and broken files end to end."""
+
+import ctypes
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pexpect
+import pytest
+
+from support.gguf_files import build_gguf, tiny_hy3, tiny_hy3_parts
+
+HY3 = [sys.executable, "-m", "hy3"]
+PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
+
+
+@pytest.fixture(scope="module")
+def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tiny_hy3(tmp_path_factory.mktemp("model") / "tiny.gguf")
+
+
+def hy3(*args: object, **options: Any) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [*HY3, *map(str, args)],
+        **{"capture_output": True, "text": True, "timeout": 60, "stdin": subprocess.DEVNULL} | options,
+    )
+
+
+def test_the_same_prompt_gives_the_same_answer(tiny: Path) -> None:
+    results = [hy3("run", "-m", tiny, "-p", "hello", "-n", 20, "-t", threads) for threads in (1, 2)]
+    assert [result.returncode for result in results] == [0, 0]
+    assert results[0].stdout == results[1].stdout
+    assert re.fullmatch(
+        r"hy3: prompt \d+ tokens, [\d.]+ tok/s; answer \d+ tokens, [\d.]+ tok/s\n", results[0].stderr
+    )
+
+
+def test_version() -> None:
+    result = hy3("--version")
+    assert result.returncode == 0
+    assert re.match(r"hy3 \d+\.\d+\.\d+\nbackends: .*reference.*\ninstruction set: \w+ ", result.stdout)
+
+
+def test_inspect_and_tokenize(tiny: Path) -> None:
+    facts = json.loads(hy3("inspect", tiny, "--json").stdout)
+    assert (facts["dialect"], facts["mtp"]) == ("hy3", "present")
+    assert facts["parameters"]["active"] < facts["parameters"]["total"]
+    tokens = json.loads(hy3("tokenize", "-m", tiny, "hello", "--json").stdout)
+    assert "".join(tokens["pieces"]) == "hello"
+
+
+def test_a_reader_that_leaves_ends_the_program_quietly(tiny: Path) -> None:
+    with subprocess.Popen(
+        [*HY3, "run", "-m", str(tiny), "-p", "x", "-c", "100000", "-n", "90000"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+    ) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(1)
+        process.stdout.close()
+        assert process.wait(30) == 1
+        assert process.stderr.read() == b""
+
+
+def test_no_space_left_for_the_answer(tiny: Path) -> None:
+    with open("/dev/full", "w") as full:
+        result = hy3(
+            "run", "-m", tiny, "-p", "x", "-n", 4, capture_output=False, stdout=full, stderr=subprocess.PIPE
+        )
+    assert result.returncode == 1
+    assert (
+        result.stderr == "hy3: error: No space left on device. Free some space, or write to another disk.\n"
+    )
+
+
+def test_no_permission(tiny: Path, tmp_path: Path) -> None:
+    file = tmp_path / "secret.gguf"
+    file.write_bytes(tiny.read_bytes())
+    file.chmod(0)
+    libc = ctypes.CDLL(None)
+
+    def as_others() -> None:  # root may read anything, unless it gives that up
+        for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
+            libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+
+    result = hy3("run", "-m", file, "-p", "x", preexec_fn=as_others)
+    assert result.returncode == 1
+    assert result.stderr == f"hy3: error: {file}: Permission denied. Check the file's permissions (ls -l).\n"
+
+
+@pytest.mark.parametrize("moment", [0.0, 0.1, 0.3, 1.0, 2.0])
+def test_ctrl_c_at_any_moment_exits_130(tiny: Path, moment: float) -> None:
+    with subprocess.Popen(
+        [*HY3, "run", "-m", str(tiny), "-p", "x", "-c", "1000000", "-n", "900000", "--backend", "reference"],
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+    ) as process:
+        time.sleep(0.5 + moment)  # half a second for Python itself to come up
+        process.send_signal(signal.SIGINT)
+        start = time.monotonic()
+        assert process.wait(30) == 130
+        assert time.monotonic() - start < 2.0
+        assert process.stderr is not None
+        assert process.stderr.read().decode().strip().endswith("hy3: interrupted")
+
+
+Break = Callable[[bytearray], bytearray]
+
+BROKEN: dict[str, Break] = {
+    "empty": lambda _: bytearray(),
+    "wrong magic": lambda data: bytearray(b"GGML") + data[4:],
+    "cut in the header": lambda data: data[:1000],
+    "cut in the tensors": lambda data: data[: len(data) * 2 // 3],
+    "absurd counts": lambda data: data[:8] + bytearray(b"\xff" * 8) + data[16:],
+}
+
+
+@pytest.mark.parametrize("name", BROKEN)
+@pytest.mark.parametrize("command", [["run", "-p", "x", "-m"], ["inspect"], ["tokenize", "x", "-m"]])
+def test_broken_files_are_named_in_one_line(
+    tiny: Path, tmp_path: Path, name: str, command: list[str]
+) -> None:
+    file = tmp_path / "broken.gguf"
+    file.write_bytes(BROKEN[name](bytearray(tiny.read_bytes())))
+    result = hy3(*command, file)
+    assert result.returncode == 1
+    assert re.fullmatch(r"hy3: error: [^\n]*broken\.gguf[^\n]*\. [^\n]+\.\n", result.stderr), result.stderr
+
+
+def test_a_missing_tensor_is_named(tmp_path: Path) -> None:
+    metadata, tensors = tiny_hy3_parts()
+    file = tmp_path / "broken.gguf"
+    file.write_bytes(build_gguf(metadata, [t for t in tensors if t[0] != "blk.1.attn_q.weight"]).data)
+    result = hy3("run", "-m", file, "-p", "x")
+    assert result.returncode == 1
+    assert re.fullmatch(r"hy3: error: [^\n]*blk\.1\.attn_q\.weight[^\n]*\.\n", result.stderr), result.stderr
+
+
+def test_a_missing_key_is_named(tmp_path: Path) -> None:
+    metadata, tensors = tiny_hy3_parts()
+    del metadata["hy_v3.block_count"]
+    file = tmp_path / "broken.gguf"
+    file.write_bytes(build_gguf(metadata, tensors).data)
+    result = hy3("run", "-m", file, "-p", "x")
+    assert result.returncode == 1
+    assert re.fullmatch(r"hy3: error: [^\n]*hy_v3\.block_count[^\n]*\.\n", result.stderr), result.stderr
+
+
+def test_weights_that_are_not_numbers(tmp_path: Path) -> None:
+    metadata, tensors = tiny_hy3_parts()
+    tensors = [
+        (name, shape, kind, b"\xff\xff\xff\x7f" * (len(raw) // 4) if name == "output_norm.weight" else raw)
+        for name, shape, kind, raw in tensors
+    ]
+    file = tmp_path / "nan.gguf"
+    file.write_bytes(build_gguf(metadata, tensors).data)
+    result = hy3("run", "-m", file, "-p", "x")
+    assert result.returncode == 1
+    assert re.fullmatch(r"hy3: error: [^\n]*NaN[^\n]*\.\n", result.stderr), result.stderr
+
+
+def chat(tiny: Path, home: Path, *args: str) -> pexpect.spawn:
+    env = dict(os.environ, XDG_STATE_HOME=str(home), TERM="xterm")
+    child = pexpect.spawn(
+        HY3[0],
+        [*HY3[1:], "chat", "-m", str(tiny), *args],
+        env=env,
+        encoding="utf-8",
+        timeout=30,
+        dimensions=(40, 200),
+    )
+    child.expect_exact("/help lists the commands")
+    child.expect_exact("> ")
+    return child
+
+
+def test_chat_at_a_terminal(tiny: Path, tmp_path: Path) -> None:
+    child = chat(tiny, tmp_path, "-n", "4")
+    child.send("hello\r")
+    child.expect_exact("> ")
+    child.send("/stats\r")
+    child.expect(r"context: \d+ of 4096 tokens")
+    child.send("\x04")
+    child.expect(pexpect.EOF)
+    assert child.wait() == 0
+    history = tmp_path / "hy3/history"
+    assert "+hello" in history.read_text().splitlines()
+    assert history.stat().st_mode & 0o777 == 0o600
+
+
+def test_ctrl_c_stops_an_answer_at_a_terminal(tiny: Path, tmp_path: Path) -> None:
+    child = chat(tiny, tmp_path, "-c", "1000000", "--backend", "reference")
+    child.send("hello\r")
+    time.sleep(1.0)
+    child.sendintr()
+    child.expect_exact("The answer was stopped")
+    child.send("/exit\r")
+    child.expect(pexpect.EOF)
+    assert child.wait() == 0
+
+
+def test_chat_through_a_pipe_reuses_what_it_has(tiny: Path) -> None:
+    result = hy3("chat", "-m", tiny, "-n", "5", stdin=None, input="hello\nagain\n/stats\n")
+    assert result.returncode == 0
+    stats = re.search(r"prompt (\d+) tokens \+ (\d+) reused", result.stderr)
+    assert stats is not None
+    assert int(stats[1]) < int(stats[2])
