@@ -67,6 +67,8 @@ struct GgufArray {
     // least 8 and 12. Empty for other kinds.
     std::vector<std::string_view> strings() const;
     std::vector<GgufArray> arrays() const;
+
+    bool operator==(const GgufArray&) const = default;
 };
 
 using GgufValue = std::variant<uint8_t, int8_t, uint16_t, int16_t, uint32_t, int32_t, float, bool,

@@ -1,9 +1,9 @@
-"""GGUF files for tests, made with `struct` alone: an independent second opinion on the format, and any lie wanted.
+"""GGUF files for tests, made with `struct` alone: a second opinion on the format, and any lie wanted.
 
     write_gguf(path, {"general.architecture": "hy_v3"}, [("output.weight", (300, 64), "f32", raw)])
     tiny_hy3(path, hidden_size=96)                    # a complete random model that loads
 
-`build_gguf` also says where each field of the file lies, so that a test can change one and leave the rest valid.
+`build_gguf` also says where each field lies, so that a test can change one and keep the rest valid.
 """
 
 import struct
@@ -13,21 +13,25 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 KINDS = {  # name: (number in the file, struct format)
-    "u8": (0, "B"), "i8": (1, "b"), "u16": (2, "H"), "i16": (3, "h"), "u32": (4, "I"), "i32": (5, "i"), "f32": (6, "f"),
-    "bool": (7, "?"), "string": (8, ""), "array": (9, ""), "u64": (10, "Q"), "i64": (11, "q"), "f64": (12, "d"),
+    "u8": (0, "B"), "i8": (1, "b"), "u16": (2, "H"), "i16": (3, "h"), "u32": (4, "I"), "i32": (5, "i"),
+    "f32": (6, "f"), "bool": (7, "?"), "string": (8, ""), "array": (9, ""), "u64": (10, "Q"),
+    "i64": (11, "q"), "f64": (12, "d"),
 }  # fmt: skip
 
 TYPES = {  # name: (id, elements per block, bytes per block)
     "f32": (0, 1, 4), "f16": (1, 1, 2), "bf16": (30, 1, 2), "f64": (28, 1, 8),
     "i8": (24, 1, 1), "i16": (25, 1, 2), "i32": (26, 1, 4), "i64": (27, 1, 8),
     "q4_0": (2, 32, 18), "q4_1": (3, 32, 20), "q5_0": (6, 32, 22), "q5_1": (7, 32, 24), "q8_0": (8, 32, 34),
-    "q2_k": (10, 256, 84), "q3_k": (11, 256, 110), "q4_k": (12, 256, 144), "q5_k": (13, 256, 176), "q6_k": (14, 256, 210),
+    "q2_k": (10, 256, 84), "q3_k": (11, 256, 110), "q4_k": (12, 256, 144), "q5_k": (13, 256, 176),
+    "q6_k": (14, 256, 210),
     "iq2_xxs": (16, 256, 66), "iq2_xs": (17, 256, 74), "iq3_xxs": (18, 256, 98), "iq1_s": (19, 256, 50),
     "iq4_nl": (20, 32, 18), "iq3_s": (21, 256, 110), "iq2_s": (22, 256, 82), "iq4_xs": (23, 256, 136),
     "iq1_m": (29, 256, 56), "mxfp4": (39, 32, 17),
 }  # fmt: skip
 
-Tensor = tuple[str, Sequence[int], str, bytes]  # name, shape as NumPy has it (rows first), type name, raw bytes
+Tensor = tuple[
+    str, Sequence[int], str, bytes
+]  # name, shape as NumPy has it (rows first), type name, raw bytes
 Metadata = Mapping[str, Any] | Iterable[tuple[str, Any]]  # pairs, where a key shall stand twice
 
 
@@ -39,7 +43,7 @@ class Value(NamedTuple):
 
 
 class Field(NamedTuple):
-    """Where one field lies: what it is, whose it is (key or tensor; "" for the header's own), offset and bytes."""
+    """Where a field lies: what it is, whose (key or tensor; "" for the header's own), offset and bytes."""
 
     what: str
     owner: str
@@ -123,8 +127,10 @@ def padding(n: int, alignment: int) -> bytes:
     return bytes(-n % alignment)
 
 
-def build_gguf(metadata: Metadata, tensors: Iterable[Tensor] = (), version: int = 3, alignment: int = 32) -> Image:
-    """A valid file, as long as what it is given makes sense; the raw bytes of a tensor are taken as they are."""
+def build_gguf(
+    metadata: Metadata, tensors: Iterable[Tensor] = (), version: int = 3, alignment: int = 32
+) -> Image:
+    """A valid file, if what it is given makes sense; the raw bytes of a tensor are taken as they are."""
     pairs = list(metadata.items() if isinstance(metadata, Mapping) else metadata)
     if alignment != 32 and not any(key == "general.alignment" for key, _ in pairs):
         pairs.append(("general.alignment", alignment))
@@ -154,7 +160,11 @@ def build_gguf(metadata: Metadata, tensors: Iterable[Tensor] = (), version: int 
 
 
 def write_gguf(
-    path: str | Path, metadata: Metadata, tensors: Iterable[Tensor] = (), version: int = 3, alignment: int = 32
+    path: str | Path,
+    metadata: Metadata,
+    tensors: Iterable[Tensor] = (),
+    version: int = 3,
+    alignment: int = 32,
 ) -> Path:
     path = Path(path)
     path.write_bytes(build_gguf(metadata, tensors, version, alignment).data)
@@ -181,7 +191,7 @@ def q8_0_bytes(array: Any) -> bytes:
 
 
 def tiny_hy3_parts(seed: int = 0, **changes: Any) -> tuple[dict[str, Any], list[Tensor]]:
-    """Metadata and tensors of a random tiny model; `changes` are config.json's words (support.random_hy3.BASE).
+    """Metadata and tensors of a random tiny model; `changes` are config.json's words (support.random_hy3).
 
     Matrices are Q8_0, except the experts, which are F32, so that both kinds are in the file.
     """

@@ -1,0 +1,163 @@
+"""Feeds cases to a program, one after the other, and survives what they do to it.
+
+The program reads, for each case, a u64 length and that many bytes, and answers with a line
+`STAGE PEAK LARGEST MESSAGE` (tests/native/fuzz_gguf.cpp says what they are). When it ends instead, or takes
+too long, that case is the culprit: it is noted and the program started again for the next.
+
+    python tests/fuzz/campaign.py PROGRAM [ARGUMENT...]       20,000 cases; exit 1 on a crash, hang or excess
+"""
+
+import collections
+import selectors
+import struct
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NamedTuple
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+from fuzz.mutate import Case, make_case
+
+PATIENCE = 20.0  # seconds for one case
+ALLOWANCE = 2**20  # bytes above twice the file's size
+CASES = 20_000
+
+
+class Outcome(NamedTuple):
+    stage: str  # "metadata", "tensors", "model", "ok" (how far it came), "crash", "hang"
+    peak: int  # bytes
+    largest: int
+    message: str
+
+
+class Program:
+    """A running target that is fed one case at a time."""
+
+    def __init__(self, command: list[str]) -> None:
+        self.command = command
+        self.start()
+
+    def start(self) -> None:
+        self.process = subprocess.Popen(
+            self.command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, bufsize=0
+        )
+        self.selector = selectors.DefaultSelector()
+        assert self.process.stdout
+        self.selector.register(self.process.stdout, selectors.EVENT_READ)
+        self.pending = b""
+
+    def stop(self) -> str:
+        """Ends the process; what it wrote to stderr."""
+        self.process.kill()
+        _, errors = self.process.communicate()
+        self.selector.close()
+        return errors.decode(errors="replace")
+
+    def read_line(self) -> bytes | None:
+        """A line without its end; None at the end of output. TimeoutError when none comes."""
+        assert self.process.stdout
+        while b"\n" not in self.pending:
+            if not self.selector.select(PATIENCE):
+                raise TimeoutError
+            chunk = self.process.stdout.read(65536)
+            if not chunk:
+                return None
+            self.pending += chunk
+        line, self.pending = self.pending.split(b"\n", 1)
+        return line
+
+    def run(self, data: bytes) -> Outcome:
+        assert self.process.stdin
+        try:
+            message = memoryview(struct.pack("<Q", len(data)) + data)
+            while message:
+                message = message[self.process.stdin.write(message) :]
+            line = self.read_line()
+        except BrokenPipeError:
+            line = None
+        except TimeoutError:
+            self.stop()
+            self.start()
+            return Outcome("hang", 0, 0, f"no answer in {PATIENCE} s")
+        if line is None:
+            errors = self.stop()
+            outcome = Outcome("crash", 0, 0, f"exit {self.process.returncode}: {errors[-2000:]}")
+            self.start()
+            return outcome
+        stage, peak, largest, text = line.decode(errors="replace").split(" ", 3)
+        return Outcome(stage, int(peak), int(largest), text)
+
+
+@dataclass
+class Tally:
+    """What became of the cases, by kind of change."""
+
+    stages: dict[str, collections.Counter[str]] = field(
+        default_factory=lambda: collections.defaultdict(collections.Counter)
+    )
+    failures: list[str] = field(default_factory=list)
+    excess: int = -(2**62)  # largest (peak - twice the file), bytes
+    count: int = 0
+    seconds: float = 0.0
+
+    def add(self, number: int, case: Case, outcome: Outcome) -> None:
+        self.count += 1
+        self.stages[case.label][outcome.stage] += 1
+        self.excess = max(self.excess, outcome.peak - 2 * len(case.data))
+        if outcome.stage in ("crash", "hang") or outcome.peak > 2 * len(case.data) + ALLOWANCE:
+            self.failures.append(f"case {number} ({case.label}, {len(case.data)} bytes): {outcome}")
+
+    @property
+    def past_metadata(self) -> float:
+        """The part of the cases whose metadata were read to the end."""
+        stopped = sum(counts["metadata"] for counts in self.stages.values())
+        return 1 - stopped / self.count
+
+    def summary(self) -> str:
+        total: collections.Counter[str] = sum(self.stages.values(), collections.Counter())
+        ends = ", ".join(f"{stage} {n}" for stage, n in sorted(total.items()))
+        return (
+            f"{self.count} cases in {self.seconds:.0f} s, {len(self.stages)} kinds of change; "
+            f"ended at {ends}; {self.past_metadata:.0%} past the metadata; "
+            f"peak allocation at most {self.excess:+d} bytes beside twice the file"
+        )
+
+    def table(self) -> str:
+        return "\n".join(
+            f"{label:24} {dict(sorted(counts.items()))}" for label, counts in sorted(self.stages.items())
+        )
+
+
+def run_campaign(
+    command: list[str],
+    seed: int = 0,
+    numbers: Iterable[int] = range(CASES),
+    make: Callable[[int, int], Case] = make_case,
+) -> Tally:
+    tally = Tally()
+    started = time.monotonic()
+    program = Program(command)
+    for number in numbers:
+        case = make(seed, number)
+        tally.add(number, case, program.run(case.data))
+        if len(tally.failures) >= 20:
+            break
+    program.stop()
+    tally.seconds = time.monotonic() - started
+    return tally
+
+
+def main() -> int:
+    tally = run_campaign(sys.argv[1:])
+    print(tally.table())
+    print(f"report: gguf fuzz: {tally.summary()}")
+    for failure in tally.failures:
+        print(failure)
+    return 1 if tally.failures or tally.past_metadata < 0.5 else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
