@@ -1,4 +1,4 @@
-"""Writes docs/cli.md from the commands' own --help pages. tests/cli/test_docs.py fails when the file is stale.
+"""Writes docs/cli.md from the commands' --help pages. tests/cli/test_docs.py fails when the file is stale.
 
 python tools/gen_cli_docs.py          writes the file
 """
@@ -17,8 +17,8 @@ HEAD = """\
 Generated from `--help` by tools/gen_cli_docs.py; change the help, then run `make docs`.
 
 Generated text goes to stdout, everything else to stderr. Exit status: 0 done, 1 failed (one line
-`hy3: error: WHAT. HINT.`), 2 wrong usage, 130 interrupted. Each option has an environment variable, `HY3_` + command +
-option: `HY3_RUN_THREADS=4` is `hy3 run --threads 4`.
+`hy3: error: WHAT. HINT.`), 2 wrong usage, 130 interrupted. Each option has an environment variable, `HY3_` +
+command + option: `HY3_RUN_THREADS=4` is `hy3 run --threads 4`.
 """
 
 

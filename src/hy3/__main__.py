@@ -1,5 +1,15 @@
-"""`python -m hy3` is `hy3`."""
+"""`hy3`, and `python -m hy3`: the command line, started so that Ctrl-C during the imports is quiet as well."""
 
-from hy3.cli import main
+import sys
 
-main()
+
+def main() -> None:
+    try:
+        from hy3.cli import main as command
+    except KeyboardInterrupt:
+        sys.exit(130)
+    command()
+
+
+if __name__ == "__main__":
+    main()

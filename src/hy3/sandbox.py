@@ -16,6 +16,7 @@ import resource
 import signal
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from datetime import datetime
 from functools import lru_cache
 from types import FrameType, TracebackType
@@ -162,7 +163,10 @@ def out_of_time(_signal: int, _frame: FrameType | None) -> None:
 def serve() -> None:
     """The process: answers requests until its input ends, which it does when the parent is gone."""
     signal.signal(signal.SIGALRM, out_of_time)
-    resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
+    with suppress(
+        ValueError, OSError
+    ):  # macOS has no such limit; the clock bounds memory there, more loosely
+        resource.setrlimit(resource.RLIMIT_AS, (MAX_MEMORY, MAX_MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     compiled("")  # imports the rest of Jinja2 before the clock runs
     reply({})

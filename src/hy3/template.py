@@ -104,7 +104,7 @@ def own() -> ChatTemplate:
 def for_model(model: HasTemplate) -> ChatTemplate:
     """The template in the model's file (`tokenizer.chat_template`), or the product's own if it has none."""
     source = model.metadata.get("tokenizer.chat_template")
-    if not source:
+    if not source or source == own().source:
         return own()
     if not isinstance(source, str):
         raise Hy3Error(
@@ -177,7 +177,10 @@ class Worker:
                 stderr=subprocess.DEVNULL,
                 start_new_session=True,
             )
-            self._read_line(process, START_SECONDS)
+            try:
+                self._read_line(process, START_SECONDS)
+            except sandbox.RenderError:
+                raise sandbox.RenderError("the process that renders it does not start") from None
         assert process.stdin is not None
         try:
             process.stdin.write(request)

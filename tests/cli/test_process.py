@@ -1,4 +1,4 @@
-"""The real program on the real engine: signals, pipes, permissions, terminals, and broken files end to end."""
+"""The real program on the real engine: signals, pipes, permissions, terminals, broken files."""
 
 import ctypes
 import json
@@ -14,10 +14,10 @@ from typing import Any
 
 import pexpect
 import pytest
-
 from support.gguf_files import build_gguf, tiny_hy3, tiny_hy3_parts
 
 HY3 = [sys.executable, "-m", "hy3"]
+READY = r">.{0,12}\x1b\[\?7h"  # the prompt, and the escapes that prompt_toolkit draws it with
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
 
 
@@ -89,7 +89,8 @@ def test_no_permission(tiny: Path, tmp_path: Path) -> None:
 
     def as_others() -> None:  # root may read anything, unless it gives that up
         for capability in (CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH):
-            libc.prctl(PR_CAPBSET_DROP, capability, 0, 0, 0)
+            libc.prctl(READY = r">.{0,12}\x1b\[\?7h"  # the prompt, and the escapes that prompt_toolkit draws it with
+PR_CAPBSET_DROP, capability, 0, 0, 0)
 
     result = hy3("run", "-m", file, "-p", "x", preexec_fn=as_others)
     assert result.returncode == 1
@@ -168,7 +169,7 @@ def test_weights_that_are_not_numbers(tmp_path: Path) -> None:
 
 
 def chat(tiny: Path, home: Path, *args: str) -> pexpect.spawn:
-    env = dict(os.environ, XDG_STATE_HOME=str(home), TERM="xterm")
+    env = dict(os.environ, XDG_STATE_HOME=str(home), TERM="xterm", PROMPT_TOOLKIT_NO_CPR="1")
     child = pexpect.spawn(
         HY3[0],
         [*HY3[1:], "chat", "-m", str(tiny), *args],
@@ -178,14 +179,14 @@ def chat(tiny: Path, home: Path, *args: str) -> pexpect.spawn:
         dimensions=(40, 200),
     )
     child.expect_exact("/help lists the commands")
-    child.expect_exact("> ")
+    child.expect(READY)
     return child
 
 
 def test_chat_at_a_terminal(tiny: Path, tmp_path: Path) -> None:
     child = chat(tiny, tmp_path, "-n", "4")
     child.send("hello\r")
-    child.expect_exact("> ")
+    child.expect(READY)
     child.send("/stats\r")
     child.expect(r"context: \d+ of 4096 tokens")
     child.send("\x04")

@@ -8,14 +8,14 @@ from hy3.chat.generate import Generator, speeds
 from hy3.errors import Hy3Error
 
 HELP = """\
-/help              this list
-/reset             forget the conversation; the system prompt and the thinking mode stay
-/system TEXT       set the system prompt; without TEXT, remove it
+/help                this list
+/reset               forget the conversation; the system prompt and the thinking mode stay
+/system TEXT         set the system prompt; without TEXT, remove it
 /think off|low|high  how much the model may think
-/stats             speeds of the last answer, and how full the context is
-/save FILE         write the conversation to a file
-/load FILE         go on with a saved one
-/exit              leave; so does Ctrl-D
+/stats               speeds of the last answer, and how full the context is
+/save FILE           write the conversation to a file
+/load FILE           go on with a saved one
+/exit                leave; so does Ctrl-D
 Ctrl-C stops an answer and keeps what was written. A line that ends in \\ goes on in the next one (on a
 terminal Alt-Enter does the same). To send a message that begins with /, begin it with //."""
 

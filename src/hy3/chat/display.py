@@ -21,6 +21,7 @@ class Display:
         self._terminal = self._out.isatty()
         self._dims = self._terminal and not os.environ.get("NO_COLOR")
         self._thinking = False
+        self._turned = False  # between thinking and answer, with nothing shown of the latter
         self._last = "\n"
         if thinking:
             self._turn(True)
@@ -29,9 +30,12 @@ class Display:
         text = chunk.text
         if chunk.thinking != self._thinking:
             self._turn(chunk.thinking)
-            if self._terminal:
-                text = text.lstrip("\n")  # `_turn` has set the answer apart already
-        self._write(text.translate(VISIBLE) if self._terminal else text)
+        if self._terminal:
+            text = text.translate(VISIBLE)
+            if self._turned:  # the empty lines with which models set the two apart
+                text = text.lstrip("\n")
+                self._turned = not text
+        self._write(text)
 
     def end(self) -> None:
         """Leaves the terminal as it was, at the start of a line."""
@@ -41,7 +45,7 @@ class Display:
             self._write("\n")
 
     def _turn(self, thinking: bool) -> None:
-        self._thinking = thinking
+        self._thinking, self._turned = thinking, True
         if not self._terminal:
             self._write("<think>" if thinking else "</think>")
             return

@@ -13,7 +13,13 @@ class Terminal(io.StringIO):
         return True
 
 
-THOUGHT = [Chunk("\nhmm", True), Chunk("\n\n6", False), Chunk("6", False)]
+THOUGHT = [
+    Chunk("\nhmm", True),
+    Chunk("\n", False),
+    Chunk("\n6", False),
+    Chunk("6\n", False),
+    Chunk("\n7", False),
+]
 
 
 def shown(out: io.StringIO, chunks: list[Chunk], thinking: bool) -> str:
@@ -26,12 +32,12 @@ def shown(out: io.StringIO, chunks: list[Chunk], thinking: bool) -> str:
 
 def test_a_terminal_gets_the_thinking_dimmed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert shown(Terminal(), THOUGHT, thinking=True) == "\x1b[2m\nhmm\n\x1b[0m66\n"
+    assert shown(Terminal(), THOUGHT, thinking=True) == "\x1b[2mhmm\n\x1b[0m66\n\n7\n"
 
 
 def test_no_color_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
-    assert shown(Terminal(), THOUGHT, thinking=True) == "\nhmm\n66\n"
+    assert shown(Terminal(), THOUGHT, thinking=True) == "hmm\n66\n\n7\n"
 
 
 def test_an_answer_that_ends_in_thought_leaves_the_terminal_normal(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +46,7 @@ def test_an_answer_that_ends_in_thought_leaves_the_terminal_normal(monkeypatch: 
 
 
 def test_a_pipe_gets_what_the_model_wrote_between_tags() -> None:
-    assert shown(io.StringIO(), THOUGHT, thinking=True) == "<think>\nhmm</think>\n\n66\n"
+    assert shown(io.StringIO(), THOUGHT, thinking=True) == "<think>\nhmm</think>\n\n66\n\n7\n"
     assert shown(io.StringIO(), [Chunk("66\n", False)], thinking=False) == "66\n"
 
 
