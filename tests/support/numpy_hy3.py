@@ -1,11 +1,13 @@
-"""The whole forward pass in NumPy, written from the formulas so that it can be checked by eye: the tests' oracle.
+"""The whole forward pass in NumPy, written from the formulas so that it can be checked by eye: the tests'
+oracle.
 
-Input: a config.json dict (5.x names; see DEFAULTS for what may be left out) and a dict of arrays under the names and
-shapes of the hub layout (a linear layer's weight is [out, in]; one tensor an expert). Everything is computed in `dtype`
-except the RoPE angles, which are float32 by definition. Shapes: n rows (positions), H hidden, k experts chosen.
+Input: a config.json dict (5.x names; see DEFAULTS for what may be left out) and a dict of arrays under the
+names and shapes of the hub layout (a linear layer's weight is [out, in]; one tensor an expert). Everything is
+computed in `dtype` except the RoPE angles, which are float32 by definition. Shapes: n rows (positions), H
+hidden, k experts chosen.
 
-Covers what `transformers` does not: softmax routing, weights that are not normalized, and the MTP layer. A test that
-wants a wrong model overrides one method of `Hy3`.
+Covers what `transformers` does not: softmax routing, weights that are not normalized, and the MTP layer. A
+test that wants a wrong model overrides one method of `Hy3`.
 """
 
 import math
@@ -39,10 +41,14 @@ def log_softmax(x: Array) -> Array:
 
 
 def inverse_frequencies(config: dict[str, Any]) -> tuple[Array, float]:
-    """float32[head_dim / 2] and the factor on cos and sin. YaRN: Peng et al. 2023, as `transformers` computes it."""
+    """float32[head_dim / 2] and the factor on cos and sin. YaRN: Peng et al. 2023, as `transformers` computes
+    it.
+    """
     rope, dim = config["rope_parameters"], config["head_dim"]
     base = rope["rope_theta"]
-    inverse = (1 / np.float32(base) ** (np.arange(0, dim, 2, dtype=np.float32) / np.float32(dim))).astype(np.float32)
+    inverse = (1 / np.float32(base) ** (np.arange(0, dim, 2, dtype=np.float32) / np.float32(dim))).astype(
+        np.float32
+    )
     if rope.get("rope_type", "default") != "yarn":
         return inverse, 1.0
 
@@ -74,7 +80,7 @@ class Cache:
 @dataclass
 class Routing:
     chosen: Array  # int[n, k], ascending
-    margin: Array  # [n]: biased score of the last chosen minus that of the first rejected; inf when all are chosen
+    margin: Array  # [n]: biased score of the last chosen minus the first rejected; inf when all are chosen
 
 
 @dataclass
@@ -117,7 +123,9 @@ class Hy3:
         k = self.head_norm(self.linear(x, name + ".k_proj").reshape(n, kv_heads, d), name + ".k_norm")
         v = self.linear(x, name + ".v_proj").reshape(n, kv_heads, d)
         k, v = cache.append(self.rope(k, positions), v)
-        q = self.rope(q, positions).reshape(n, kv_heads, heads // kv_heads, d)  # head i reads KV head i / group
+        q = self.rope(q, positions).reshape(
+            n, kv_heads, heads // kv_heads, d
+        )  # head i reads KV head i / group
         scores = np.einsum("nkgd,mkd->nkgm", q, k) * self.dtype(d**-0.5)
         future = np.arange(len(k))[None, :] > positions[:, None]
         scores = np.where(future[:, None, None, :], -np.inf, scores)
@@ -182,10 +190,14 @@ class Hy3:
     def mtp_input(self, next_tokens: Any, hidden: Array) -> Array:
         name = f"model.layers.{self.config['num_hidden_layers']}"
         e = self.norm(self.w["model.embed_tokens.weight"][np.asarray(next_tokens)], name + ".enorm")
-        return self.linear(np.concatenate([e, self.norm(hidden, name + ".hnorm")], axis=-1), name + ".eh_proj")
+        return self.linear(
+            np.concatenate([e, self.norm(hidden, name + ".hnorm")], axis=-1), name + ".eh_proj"
+        )
 
     def mtp(self, next_tokens: Any, hidden: Array, cache: Cache) -> Array:
-        """u [n, H] for rows (token t + 1, hidden t) that follow those in the cache; head(u) predicts token t + 2."""
+        """u [n, H] for rows (token t + 1, hidden t) that follow those in the cache; head(u) predicts token t
+        + 2.
+        """
         layer = self.config["num_hidden_layers"]
         positions = (0 if cache.k is None else len(cache.k)) + np.arange(len(next_tokens))
         u = self.block(self.mtp_input(next_tokens, hidden), layer, positions, cache, sparse=True)

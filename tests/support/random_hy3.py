@@ -1,7 +1,7 @@
 """Random small models of the architecture: config dicts, weights under hub names, and the same as a GGUF.
 
-Weights are about 1 / sqrt(fan_in), so that activations keep their size from layer to layer; norm weights spread over
-0.5 to 1.5 and selection biases are not zero, so that leaving one out shows.
+Weights are about 1 / sqrt(fan_in), so that activations keep their size from layer to layer; norm weights
+spread over 0.5 to 1.5 and selection biases are not zero, so that leaving one out shows.
 """
 
 from collections.abc import Callable
@@ -12,7 +12,9 @@ import numpy as np
 from support.gguf_files import write_gguf
 
 Weights = dict[str, np.ndarray]
-Encode = Callable[[str, np.ndarray], tuple[str, bytes]]  # (GGUF name, float32 array) -> (type name, raw bytes)
+Encode = Callable[
+    [str, np.ndarray], tuple[str, bytes]
+]  # (GGUF name, float32 array) -> (type name, raw bytes)
 
 BASE = {
     "model_type": "hy_v3",

@@ -1,0 +1,374 @@
+"""What a session promises besides right logits: its bookkeeping, its errors, and that a failed call leaves no
+trace.
+"""
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from support.compare import same_bytes
+from support.numpy_hy3 import log_softmax
+from support.random_hy3 import in_type, make_config, make_tokens, make_weights, write_model
+
+import hy3core
+
+CONFIG = make_config(num_nextn_predict_layers=1)
+TOKENS = make_tokens(CONFIG, 130, seed=31)
+
+
+@pytest.fixture(scope="module")
+def model(tmp_path_factory: pytest.TempPathFactory) -> hy3core.Model:
+    path = tmp_path_factory.mktemp("session") / "model.gguf"
+    return hy3core.Model(str(write_model(path, CONFIG, make_weights(CONFIG, seed=30), in_type("f16"))))
+
+
+@pytest.fixture(scope="module")
+def slow(tmp_path_factory: pytest.TempPathFactory) -> hy3core.Model:
+    """Large enough that 2,000 tokens take seconds on any machine."""
+    config = make_config(
+        hidden_size=256, num_attention_heads=8, head_dim=128, num_hidden_layers=6, intermediate_size=1024,
+        num_experts=8, num_experts_per_tok=4, moe_intermediate_size=256, max_position_embeddings=8192,
+    )  # fmt: skip
+    path = tmp_path_factory.mktemp("slow") / "model.gguf"
+    write_model(path, config, make_weights(config, seed=32), in_type("f16"))
+    return hy3core.Model(str(path), threads=1)
+
+
+# --- bookkeeping
+
+
+def test_eval_returns_what_was_asked_for(model: hy3core.Model) -> None:
+    session = model.session(ctx=256)
+    everything = session.eval(TOKENS[:5], logits="all")
+    assert everything.shape == (5, CONFIG["vocab_size"])
+    assert everything.dtype == np.float32
+    assert session.eval(TOKENS[5:7], logits="none") is None
+    last = session.eval(TOKENS[7:9])
+    assert last.shape == (CONFIG["vocab_size"],)
+    assert session.position == 9
+    assert list(session.tokens) == TOKENS[:9]
+    again = model.session(ctx=256).eval(TOKENS[:9], logits="all")
+    assert same_bytes(again[8], last)
+    assert same_bytes(again[:5], everything)
+
+
+def test_unknown_logits_word(model: hy3core.Model) -> None:
+    with pytest.raises((ValueError, hy3core.Error), match="some"):
+        model.session(ctx=64).eval(TOKENS[:2], logits="some")
+
+
+def test_eval_of_nothing(model: hy3core.Model) -> None:
+    session = model.session(ctx=64)
+    session.eval(TOKENS[:3], logits="none")
+    with pytest.raises((ValueError, hy3core.Error), match="token"):
+        session.eval([])
+    assert session.eval([], logits="all").shape == (0, CONFIG["vocab_size"])
+    assert session.position == 3
+
+
+@pytest.mark.parametrize("bad", [-1, CONFIG["vocab_size"], 2**31])
+def test_token_outside_the_vocabulary(model: hy3core.Model, bad: int) -> None:
+    session = model.session(ctx=64)
+    session.eval(TOKENS[:3], logits="none")
+    with pytest.raises((ValueError, OverflowError, hy3core.Error)):
+        session.eval([1, bad, 2])
+    assert list(session.tokens) == TOKENS[:3]
+
+
+def test_truncate_and_reset(model: hy3core.Model) -> None:
+    session = model.session(ctx=256)
+    first = session.eval(TOKENS[:100])
+    session.truncate(40)
+    assert session.position == 40
+    assert list(session.tokens) == TOKENS[:40]
+    for bad in (-1, 41):
+        with pytest.raises((ValueError, hy3core.Error)):
+            session.truncate(bad)
+    assert same_bytes(session.eval(TOKENS[40:100]), first)
+    session.reset()
+    assert session.position == 0
+    assert list(session.tokens) == []
+    assert same_bytes(session.eval(TOKENS[:100]), first)
+
+
+def test_hidden_needs_an_evaluated_token(model: hy3core.Model) -> None:
+    session = model.session(ctx=64)
+    with pytest.raises((ValueError, hy3core.Error), match=r"[Ee]valuate"):
+        _ = session.hidden
+    session.eval(TOKENS[:3], logits="none")
+    state = session.hidden
+    assert state.shape == (CONFIG["hidden_size"],)
+    session.eval(TOKENS[3:5], logits="none")
+    assert not same_bytes(session.hidden, state)
+
+
+def test_mtp_needs_to_be_asked_for(model: hy3core.Model) -> None:
+    session = model.session(ctx=64)
+    session.eval(TOKENS[:3], logits="none")
+    with pytest.raises((ValueError, hy3core.Error), match="mtp"):
+        session.mtp_logits(1)
+
+
+def test_fork_is_independent(model: hy3core.Model) -> None:
+    session = model.session(ctx=256)
+    session.eval(TOKENS[:50], logits="none")
+    fork = session.fork()
+    assert list(fork.tokens) == TOKENS[:50]
+    fork.eval([1, 2, 3], logits="none")
+    assert session.position == 50
+    assert fork.position == 53
+    session.reset()
+    del session
+    assert list(fork.tokens) == [*TOKENS[:50], 1, 2, 3]
+    fork.truncate(50)
+    assert same_bytes(fork.eval(TOKENS[50:60]), model.session(ctx=256).eval(TOKENS[:60]))
+
+
+def test_session_outlives_the_name_of_its_model(tmp_path: Path) -> None:
+    path = write_model(tmp_path / "model.gguf", CONFIG, make_weights(CONFIG, seed=30), in_type("f16"))
+    session = hy3core.Model(str(path)).session(ctx=64)
+    assert np.isfinite(session.eval(TOKENS[:5])).all()
+
+
+def test_save_and_load(model: hy3core.Model, tmp_path: Path) -> None:
+    session = model.session(ctx=256, mtp=True)
+    session.eval(TOKENS[:90], logits="none")
+    session.save(str(tmp_path / "session"))
+    other = model.session(ctx=256, mtp=True)
+    other.eval([5, 6], logits="none")
+    other.load(str(tmp_path / "session"))
+    assert list(other.tokens) == TOKENS[:90]
+    assert same_bytes(other.eval(TOKENS[90:100]), session.eval(TOKENS[90:100]))
+    assert same_bytes(other.mtp_logits(3), session.mtp_logits(3))
+
+
+# --- several sessions in a step
+
+
+def test_step_results_in_order(model: hy3core.Model) -> None:
+    a, b, c = (model.session(ctx=256) for _ in range(3))
+    results = hy3core.step([(a, TOKENS[:4], "last"), (b, TOKENS[4:9], "none"), (c, TOKENS[9:12], "all")])
+    assert len(results) == 3
+    assert same_bytes(results[0], model.session(ctx=256).eval(TOKENS[:4]))
+    assert results[1] is None
+    assert same_bytes(results[2], model.session(ctx=256).eval(TOKENS[9:12], logits="all"))
+    assert [s.position for s in (a, b, c)] == [4, 5, 3]
+    assert hy3core.step([]) == []
+
+
+def test_step_refuses_a_session_twice(model: hy3core.Model) -> None:
+    session = model.session(ctx=64)
+    with pytest.raises((ValueError, hy3core.Error), match="once"):
+        hy3core.step([(session, [1], "last"), (session, [2], "last")])
+    assert session.position == 0
+
+
+def test_step_fails_as_a_whole(model: hy3core.Model) -> None:
+    roomy, full = model.session(ctx=256), model.session(ctx=4)
+    full.eval([1, 2, 3], logits="none")
+    with pytest.raises(hy3core.ContextFullError):
+        hy3core.step([(roomy, TOKENS[:10], "last"), (full, [4, 5], "last")])
+    assert roomy.position == 0
+    assert list(full.tokens) == [1, 2, 3]
+    assert full.eval([4]).shape == (CONFIG["vocab_size"],)
+
+
+# --- the end of the context
+
+
+def test_context_full(model: hy3core.Model) -> None:
+    session = model.session(ctx=70)
+    session.eval(TOKENS[:68], logits="none")
+    with pytest.raises(hy3core.ContextFullError, match="70"):
+        session.eval(TOKENS[68:71])
+    assert list(session.tokens) == TOKENS[:68]
+    filled = session.eval(TOKENS[68:70])
+    assert same_bytes(filled, model.session(ctx=256).eval(TOKENS[:70]))
+    with pytest.raises(hy3core.ContextFullError):
+        session.eval([1])
+    assert issubclass(hy3core.ContextFullError, hy3core.Error)
+
+
+@pytest.mark.parametrize("ctx", [-1, CONFIG["max_position_embeddings"] + 1])
+def test_context_beyond_the_models(model: hy3core.Model, ctx: int) -> None:
+    with pytest.raises((ValueError, hy3core.Error), match=r"ctx|context"):
+        model.session(ctx=ctx)
+
+
+# --- score
+
+
+def test_score_is_the_log_probability(model: hy3core.Model, report: Callable[[str], None]) -> None:
+    logits = model.session(ctx=256).eval(TOKENS, logits="all")
+    expected = np.take_along_axis(log_softmax(logits.astype(np.float64)), np.array(TOKENS)[1:, None], axis=1)[
+        :, 0
+    ]
+    session = model.session(ctx=256, chunk=32)
+    first = session.score(TOKENS[:70])
+    assert np.isnan(first[0])  # nothing precedes it
+    second = session.score(TOKENS[70:])
+    error = float(np.abs(np.concatenate([first[1:], second]) - expected).max())
+    report(f"score: largest difference {error:.1e} from log-softmax of the logits")
+    assert error < 1e-5
+    assert list(session.tokens) == TOKENS
+    session.truncate(70)
+    assert same_bytes(session.score(TOKENS[70:]), second)
+
+
+# --- generate
+
+
+def greedy(model: hy3core.Model, prompt: list[int], n: int) -> list[int]:
+    session = model.session(ctx=256)
+    out: list[int] = []
+    logits = session.eval(prompt)
+    while len(out) < n:
+        out.append(int(logits.argmax()))
+        logits = session.eval(out[-1:])
+    return out
+
+
+def test_generate_greedy(model: hy3core.Model) -> None:
+    expected = greedy(model, TOKENS[:20], 30)
+    session = model.session(ctx=256)
+    assert list(session.generate(TOKENS[:20], max_tokens=30, stop_ids=[])) == expected
+    assert session.stats["prompt_tokens"] == 20
+    assert session.stats["generated_tokens"] == 30
+
+
+def test_generate_stops(model: hy3core.Model) -> None:
+    expected = greedy(model, TOKENS[:20], 30)
+    stop = expected[12]
+    session = model.session(ctx=256)
+    assert (
+        list(session.generate(TOKENS[:20], max_tokens=30, stop_ids=[stop]))
+        == expected[: expected.index(stop)]
+    )
+    assert list(model.session(ctx=256).generate(TOKENS[:20], max_tokens=0)) == []
+
+
+def test_generate_reuses_the_longest_prefix(model: hy3core.Model) -> None:
+    session = model.session(ctx=256)
+    session.eval(TOKENS[:50], logits="none")
+    prompt = [*TOKENS[:45], 9, 8, 7]
+    assert prompt[45] != TOKENS[45]
+    got = list(session.generate(prompt, max_tokens=8, stop_ids=[]))
+    assert session.stats["reused_tokens"] == 45
+    assert got == greedy(model, prompt, 8)
+    # The whole prompt is there already: its last token is evaluated again.
+    assert list(session.generate(prompt, max_tokens=8, stop_ids=[])) == got
+    assert session.stats["reused_tokens"] == len(prompt) - 1
+
+
+def test_generate_with_a_seed_repeats(model: hy3core.Model) -> None:
+    def run(seed: int) -> list[int]:
+        sampling = hy3core.Sampling(temperature=1.0, seed=seed)
+        return list(
+            model.session(ctx=256).generate(TOKENS[:9], max_tokens=20, sampling=sampling, stop_ids=[])
+        )
+
+    assert run(1) == run(1)
+    assert run(1) != run(2)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 1.0])
+def test_generate_draws_as_sample_does(model: hy3core.Model, temperature: float) -> None:
+    """The position of a draw is that of the token drawn, and the penalty sees prompt and answer."""
+    sampling = hy3core.Sampling(temperature=temperature, top_k=40, top_p=0.95, repeat_penalty=1.2, seed=3)
+    session = model.session(ctx=256)
+    text = TOKENS[:70]
+    logits = session.eval(text)
+    for _ in range(20):
+        text = [*text, hy3core.sample(logits, sampling, text, len(text))]
+        logits = session.eval(text[-1:])
+    got = model.session(ctx=256).generate(TOKENS[:70], max_tokens=20, sampling=sampling, stop_ids=[])
+    assert list(got) == text[70:]
+
+
+def test_generate_up_to_the_end_of_the_context(model: hy3core.Model) -> None:
+    session = model.session(ctx=32)
+    got = []
+    with pytest.raises(hy3core.ContextFullError):
+        for token in session.generate(TOKENS[:28], max_tokens=20, stop_ids=[]):
+            got.append(token)
+    assert got == greedy(model, TOKENS[:28], len(got))
+    assert len(got) in (4, 5)  # the fifth needs no place of its own until the sixth is wanted
+
+
+# --- interruption and threads
+
+
+class Alarm(Exception):
+    pass
+
+
+@pytest.mark.parametrize("chunk", [16, 512, 2000])
+def test_a_signal_stops_a_step_within_100_ms(
+    slow: hy3core.Model, chunk: int, report: Callable[[str], None]
+) -> None:
+    """Whatever the handler raises comes out of the call, and the session is as before it."""
+    text = make_tokens(CONFIG, 2000, seed=33)
+    session = slow.session(ctx=4096, chunk=chunk)
+    session.eval(TOKENS[:10], logits="none")
+    before = session.hidden.copy()
+
+    def handler(number: int, frame: object) -> None:
+        raise Alarm
+
+    previous = signal.signal(signal.SIGALRM, handler)
+    try:
+        begin = time.perf_counter()
+        signal.setitimer(signal.ITIMER_REAL, 0.15)
+        with pytest.raises(Alarm):
+            session.eval(text, logits="none")
+        latency = time.perf_counter() - begin - 0.15
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, previous)
+    report(f"signal, step of 2,000 tokens, chunk {chunk}: stopped after {1000 * latency:.0f} ms (limit 100)")
+    assert latency < 0.1
+    assert list(session.tokens) == TOKENS[:10]
+    assert same_bytes(session.hidden, before)
+    assert same_bytes(session.eval(TOKENS[10:20]), slow.session(ctx=64).eval(TOKENS[:20]))
+
+
+def test_other_threads_run_during_a_step(slow: hy3core.Model) -> None:
+    """The GIL is released: this thread counts while another one's step computes."""
+    session = slow.session(ctx=4096)
+    worker = threading.Thread(target=session.eval, args=(make_tokens({"vocab_size": 301}, 300, seed=1),))
+    worker.start()
+    longest, ticks, last = 0.0, 0, time.perf_counter()
+    while worker.is_alive():
+        time.sleep(0.001)
+        now = time.perf_counter()
+        longest, ticks, last = max(longest, now - last), ticks + 1, now
+    assert session.position == 300
+    assert ticks > 10
+    assert longest < 0.1
+
+
+def test_a_model_shared_by_threads(model: hy3core.Model) -> None:
+    """Four threads with a session each compute what they would alone."""
+    prompts = [make_tokens(CONFIG, 100, seed=40 + i) for i in range(4)]
+    expected = [model.session(ctx=128).eval(prompt, logits="all") for prompt in prompts]
+    got: list[np.ndarray | None] = [None] * 4
+
+    def run(i: int) -> None:
+        for _ in range(5):
+            session = model.session(ctx=128, chunk=8)
+            got[i] = np.concatenate(
+                [session.eval(prompts[i][at : at + 20], logits="all") for at in range(0, 100, 20)]
+            )
+
+    threads = [threading.Thread(target=run, args=(i,)) for i in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert all(
+        result is not None and same_bytes(result, want) for result, want in zip(got, expected, strict=True)
+    )

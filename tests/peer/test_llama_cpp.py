@@ -1,0 +1,115 @@
+"""llama.cpp loads every type of file that `hy3 convert` writes, and computes the same with it.
+
+Needs llama-cpp-python 0.3.36 in the environment. The comparison itself is eval/compare_llama.py, which also
+runs on any file from the command line.
+"""
+
+import json
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support.random_hy3 import in_type, make_config, make_tokens, make_weights, write_model
+
+from eval.compare_llama import Hy3, Llama, Remote, compare_logits
+from hy3 import template
+from hy3.cli import main
+
+pytestmark = pytest.mark.peer
+
+ROOT = Path(__file__).parents[2]
+THREADS = len(os.sched_getaffinity(0))
+TYPES = (
+    "f32", "f16", "bf16", "q8_0", "q6_k", "q5_k", "q4_k", "q3_k", "q2_k", "q4_0", "iq4_nl", "iq4_xs", "mxfp4",
+)  # fmt: skip
+CONFIG = make_config(  # rows of 256 and 512, which every block divides; with an MTP layer, as real files have
+    hidden_size=256,
+    intermediate_size=512,
+    num_hidden_layers=3,
+    num_experts=6,
+    moe_intermediate_size=256,
+    num_nextn_predict_layers=1,
+)
+TINY = ROOT / "src/hy3/models/hy3-tiny.gguf"
+
+
+def convert(source: Path, target: Path, type_name: str, *options: str) -> Path:
+    main(["convert", str(source), "-o", str(target), "-t", type_name, *options], standalone_mode=False)
+    return target
+
+
+@pytest.fixture(scope="module")
+def random_f32(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("peer") / "random.gguf"
+    return write_model(path, CONFIG, make_weights(CONFIG, seed=50), in_type("f32"))
+
+
+@pytest.mark.parametrize("type_name", TYPES)
+def test_random_model(
+    random_f32: Path, tmp_path: Path, type_name: str, report: Callable[[str], None]
+) -> None:
+    path = convert(random_f32, tmp_path / "model.gguf", type_name)
+    result = compare_logits(str(path), make_tokens(CONFIG, 300, seed=51), THREADS)
+    report(f"llama.cpp, random model at {type_name}: {result}")
+    assert result.holds
+
+
+@pytest.mark.parametrize("type_name", [name for name in TYPES if name not in ("f32", "f16", "bf16")])
+def test_every_matrix_at_a_type(
+    random_f32: Path, tmp_path: Path, type_name: str, report: Callable[[str], None]
+) -> None:
+    """The layouts keep attention and head at Q8_0; here they are at the type as well."""
+    dense = [f"*.ffn_{kind}.weight" for kind in ("gate", "up", "down")]
+    patterns = ["*.attn_[qkvo].weight", "*.attn_output.weight", "*_shexp.weight", *dense, "output.weight"]
+    options = [word for pattern in patterns for word in ("--type", f"{pattern}={type_name}")]
+    path = convert(random_f32, tmp_path / "model.gguf", type_name, *options)
+    result = compare_logits(str(path), make_tokens(CONFIG, 300, seed=51), THREADS)
+    report(f"llama.cpp, random model, every matrix at {type_name}: {result}")
+    assert result.holds
+
+
+@pytest.mark.parametrize("type_name", TYPES)
+def test_hy3_tiny(tmp_path: Path, type_name: str, report: Callable[[str], None]) -> None:
+    path = convert(TINY, tmp_path / "tiny.gguf", type_name)
+    with Remote(Hy3, str(path), THREADS, 1) as hy3:
+        tokens = hy3.encode((ROOT / "README.md").read_text(encoding="utf-8"))[:300]
+    assert len(tokens) == 300
+    result = compare_logits(str(path), tokens, THREADS)
+    report(f"llama.cpp, hy3-tiny at {type_name}: {result}")
+    assert result.holds
+
+
+def held_out_prompts() -> Iterator[str]:
+    """The rendered prompts of eval/tiny, as the scores are measured on them."""
+    for file in sorted((ROOT / "eval/tiny").glob("*.jsonl")):
+        for line in file.read_text(encoding="utf-8").splitlines():
+            case = json.loads(line)
+            yield template.render(
+                case["messages"],
+                tools=case.get("tools"),
+                add_generation_prompt=True,
+                reasoning_effort=case.get("effort", "no_think"),
+            )
+
+
+@pytest.mark.parametrize("type_name", ["f32", "q8_0"])
+def test_same_greedy_text(tmp_path: Path, type_name: str, report: Callable[[str], None]) -> None:
+    path = convert(TINY, tmp_path / "tiny.gguf", type_name)
+    different, total = [], 0
+    with (
+        Remote(Hy3, str(path), THREADS, 2048) as hy3,
+        Remote(Llama, str(path), THREADS, 2048, False) as llama,
+    ):
+        stop_ids = hy3.eos_ids()
+        for prompt in held_out_prompts():
+            tokens = hy3.encode(prompt)
+            ours, theirs = (engine.greedy(tokens, 160, stop_ids) for engine in (hy3, llama))
+            total += 1
+            if ours != theirs:
+                different.append((prompt, ours, theirs))
+    report(
+        f"llama.cpp, hy3-tiny at {type_name}: same greedy text on {total - len(different)} of {total} prompts"
+    )
+    assert total > 0
+    assert different == []
