@@ -105,7 +105,7 @@ class Llama:
         self.lib.llama_memory_clear(self.lib.llama_get_memory(self.context), True)
 
     def decode(self, tokens: Sequence[int], at: int, every: bool) -> np.ndarray:
-        """Evaluates up to BATCH tokens from position `at` on; logits of every row, or [1, vocab] of the last."""
+        """Evaluates up to BATCH tokens from position `at` on; logits of every row, or of the last alone."""
         batch, n = self.batch, len(tokens)
         batch.n_tokens = n
         for i, token in enumerate(tokens):
@@ -232,9 +232,9 @@ class Agreement:
     def __str__(self) -> str:
         return (
             f"{self.positions} positions: mean KL {self.mean_kl:.1e} (limit {MAX_KL:.0e}), largest "
-            f"{self.largest_kl:.1e}; logit error {self.logit_error:.1e} (largest {self.largest_error:.1e}, of logits up to "
-            f"{self.largest_logit:.1f}); {self.disagreements} top tokens differ, by {self.largest_gap:.1e} at most "
-            f"(limit {2 * self.logit_error:.1e})"
+            f"{self.largest_kl:.1e}; logit error {self.logit_error:.1e} (largest {self.largest_error:.1e}, of logits "
+            f"up to {self.largest_logit:.1f}); {self.disagreements} top tokens differ, by at most "
+            f"{self.largest_gap:.1e} (limit {2 * self.logit_error:.1e})"
         )
 
 

@@ -31,7 +31,8 @@ BACKENDS = ("reference", "cpu")
 SHAPES: dict[str, dict[str, Any]] = {
     # like Hy3: heads * head_dim is twice the hidden size, one dense layer first, MTP
     "hy3-like": {"hidden_size": 256, "intermediate_size": 512, "num_hidden_layers": 4,
-                 "num_attention_heads": 8, "num_experts": 8, "moe_intermediate_size": 128, "num_nextn_predict_layers": 1},
+                 "num_attention_heads": 8, "num_experts": 8, "moe_intermediate_size": 128,
+                 "num_nextn_predict_layers": 1},
     # nothing a power of two; a dense layer in the middle; two shared experts
     "uneven": {"hidden_size": 104, "intermediate_size": 200, "num_hidden_layers": 4, "num_attention_heads": 6,
                "num_key_value_heads": 3, "head_dim": 72, "num_experts": 5, "num_experts_per_tok": 3,
