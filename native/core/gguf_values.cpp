@@ -181,50 +181,6 @@ std::vector<std::string_view> GgufArray::strings() const {
     return out;
 }
 
-namespace {
-
-// The encoded size of `count` elements at `at`, which the reader has checked to lie within the file.
-uint64_t encoded_bytes(const char* at, GgufKind kind, uint64_t count) {
-    if (const uint64_t each = kind_bytes(kind)) return each * count;
-    const char* const start = at;
-    for (uint64_t i = 0; i < count; i++) {
-        if (kind == GgufKind::string) {
-            uint64_t length;
-            std::memcpy(&length, at, sizeof(length));
-            at += sizeof(length) + length;
-        } else {
-            uint32_t inner_kind;
-            uint64_t inner_count;
-            std::memcpy(&inner_kind, at, sizeof(inner_kind));
-            std::memcpy(&inner_count, at + sizeof(inner_kind), sizeof(inner_count));
-            at += sizeof(inner_kind) + sizeof(inner_count);
-            at += encoded_bytes(at, static_cast<GgufKind>(inner_kind), inner_count);
-        }
-    }
-    return static_cast<uint64_t>(at - start);
-}
-
-}  // namespace
-
-std::vector<GgufArray> GgufArray::arrays() const {
-    std::vector<GgufArray> out;
-    if (kind != GgufKind::array) return out;
-    out.reserve(count);
-    const char* at = bytes.data();
-    for (uint64_t i = 0; i < count; i++) {
-        uint32_t inner_kind;
-        GgufArray inner;
-        std::memcpy(&inner_kind, at, sizeof(inner_kind));
-        std::memcpy(&inner.count, at + sizeof(inner_kind), sizeof(inner.count));
-        at += sizeof(inner_kind) + sizeof(inner.count);
-        inner.kind = static_cast<GgufKind>(inner_kind);
-        inner.bytes = {at, encoded_bytes(at, inner.kind, inner.count)};
-        at += inner.bytes.size();
-        out.push_back(inner);
-    }
-    return out;
-}
-
 std::string describe_kind(const GgufValue& value) {
     if (const auto* array = std::get_if<GgufArray>(&value)) return cat("array of ", kind_name(array->kind));
     return kind_name(kind_of(value));

@@ -63,10 +63,9 @@ struct GgufArray {
     std::optional<int64_t> integer_at(uint64_t i) const;
     std::optional<double> number_at(uint64_t i) const;
 
-    // All elements of an array of strings / of arrays, in order. 16 and 32 bytes each, where the file has at
-    // least 8 and 12. Empty for other kinds.
+    // All elements of an array of strings, in order: 16 bytes each, where the file has at least 8. Empty for
+    // other kinds.
     std::vector<std::string_view> strings() const;
-    std::vector<GgufArray> arrays() const;
 
     bool operator==(const GgufArray&) const = default;
 };

@@ -1,0 +1,187 @@
+// hy3.h: models, sessions, sampling, generation.
+#include <utility>
+#include <vector>
+
+#include "api/handles.h"
+#include "core/sampler.h"
+
+using namespace hy3::api;
+
+namespace {
+
+hy3::Sampling convert(const hy3_sampling& s) {
+    return {s.temperature, s.top_k, s.top_p, s.min_p, s.repeat_penalty, s.seed, s.choice};
+}
+
+std::span<const int32_t> ids(const int32_t* data, size_t n) {
+    return {data, n};
+}
+
+}  // namespace
+
+extern "C" {
+
+hy3_model_options hy3_model_default_options(void) {
+    return {"auto", 0, 0, 1.0f, 0, true, false};
+}
+
+hy3_status hy3_model_open(const char* path, const hy3_model_options* o, hy3_model** out) {
+    return guard([&] {
+        require(o->threads >= 0, "The number of threads cannot be negative. Give 0 for all cores.");
+        const hy3::ModelOptions options{
+            o->backend, o->threads, {o->experts, o->rope_factor, o->rope_ctx}, o->use_mmap, o->mlock};
+        *out = new hy3_model{std::make_shared<hy3::Model>(path, options)};
+    });
+}
+
+void hy3_model_free(hy3_model* model) {
+    delete model;
+}
+
+void hy3_model_config(const hy3_model* model, hy3_config* out) {
+    const hy3::Config& c = model->model->config();
+    *out = {c.n_layers,
+            c.n_mtp_layers,
+            c.hidden,
+            c.n_heads,
+            c.n_kv_heads,
+            c.head_dim,
+            c.ffn,
+            c.n_experts,
+            c.n_experts_used,
+            c.n_shared_experts,
+            c.expert_ffn,
+            c.shared_ffn,
+            c.vocab,
+            c.ctx,
+            c.rms_eps,
+            c.rope.theta,
+            c.rope.factor,
+            c.router_scale,
+            c.route_norm,
+            c.gating == hy3::Gating::softmax,
+            c.tied_head};
+}
+
+const char* hy3_model_backend(const hy3_model* model) {
+    return model->model->backend_name().c_str();
+}
+
+int hy3_model_threads(const hy3_model* model) {
+    return model->model->backend().threads();
+}
+
+hy3_status hy3_model_gguf(const hy3_model* model, hy3_gguf** out) {
+    return guard([&] { *out = new hy3_gguf{model->model->file()}; });
+}
+
+hy3_status hy3_model_tokenizer(const hy3_model* model, hy3_tokenizer** out) {
+    return guard([&] { *out = new hy3_tokenizer{model->model->tokenizer()}; });
+}
+
+hy3_session_options hy3_session_default_options(void) {
+    return {0, HY3_KV_F16, 512, false};
+}
+
+hy3_status hy3_session_open(hy3_model* model, const hy3_session_options* o, hy3_session** out) {
+    return guard([&] {
+        require(o->kv == HY3_KV_F32 || o->kv == HY3_KV_F16, "The KV type is unknown. Give f32 or f16.");
+        const hy3::SessionOptions options{o->ctx, o->kv == HY3_KV_F32 ? hy3::KvType::f32 : hy3::KvType::f16, o->chunk,
+                                          o->mtp};
+        *out = new hy3_session{std::make_unique<hy3::Session>(model->model, options)};
+    });
+}
+
+hy3_status hy3_session_fork(const hy3_session* session, hy3_session** out) {
+    return guard([&] { *out = new hy3_session{session->session->fork()}; });
+}
+
+void hy3_session_free(hy3_session* session) {
+    delete session;
+}
+
+void hy3_session_tokens(const hy3_session* session, const int32_t** tokens, size_t* n) {
+    *tokens = session->session->tokens().data();
+    *n = session->session->tokens().size();
+}
+
+hy3_status hy3_session_truncate(hy3_session* session, int64_t n) {
+    return guard([&] { session->session->truncate(n); });
+}
+
+hy3_status hy3_session_hidden(const hy3_session* session, const float** out) {
+    return guard([&] { *out = session->session->hidden().data(); });
+}
+
+hy3_status hy3_session_mtp_logits(hy3_session* session, int32_t token, float* logits, hy3_abort_fn abort, void* user) {
+    return guard([&] {
+        CallbackAbort check(abort, user);
+        session->session->mtp_logits(token, logits, check);
+    });
+}
+
+hy3_status hy3_session_score(hy3_session* session, const int32_t* tokens, size_t n, float* out, hy3_abort_fn abort,
+                             void* user) {
+    return guard([&] {
+        CallbackAbort check(abort, user);
+        session->session->score(ids(tokens, n), out, check);
+    });
+}
+
+hy3_status hy3_step(const hy3_step_item* items, size_t n, hy3_abort_fn abort, void* user) {
+    return guard([&] {
+        std::vector<hy3::StepItem> all;
+        for (size_t i = 0; i < n; i++)
+            all.push_back({items[i].session->session.get(), ids(items[i].tokens, items[i].n),
+                           static_cast<hy3::Logits>(items[i].wanted), items[i].logits});
+        CallbackAbort check(abort, user);
+        hy3::step(all, check);
+    });
+}
+
+hy3_sampling hy3_sampling_defaults(void) {
+    return {0.0f, 0, 1.0f, 0.0f, 1.0f, 0, 0};
+}
+
+hy3_status hy3_check_sampling(const hy3_sampling* sampling) {
+    return guard([&] { hy3::check_sampling(convert(*sampling)); });
+}
+
+hy3_status hy3_sample(const float* logits, size_t vocab, const hy3_sampling* sampling, const int32_t* recent,
+                      size_t n_recent, uint64_t position, int32_t* out) {
+    return guard([&] {
+        require(vocab > 0, "There are no logits to sample from.");
+        for (const int32_t id : ids(recent, n_recent))
+            require(id >= 0 && static_cast<size_t>(id) < vocab, "A recent token is outside the vocabulary.");
+        *out = hy3::Sampler(convert(*sampling)).sample({logits, vocab}, ids(recent, n_recent), position);
+    });
+}
+
+hy3_status hy3_generation_new(hy3_session* session, const int32_t* prompt, size_t n, const hy3_sampling* sampling,
+                              const int32_t* stop_ids, size_t n_stop, int64_t max_tokens, hy3_generation** out) {
+    return guard([&] {
+        const auto text = ids(prompt, n), stops = ids(stop_ids, n_stop);
+        *out = new hy3_generation{hy3::Generation(*session->session, {text.begin(), text.end()}, convert(*sampling),
+                                                  {stops.begin(), stops.end()}, max_tokens)};
+    });
+}
+
+void hy3_generation_free(hy3_generation* generation) {
+    delete generation;
+}
+
+hy3_status hy3_generation_next(hy3_generation* generation, hy3_abort_fn abort, void* user, int32_t* token) {
+    return guard([&] {
+        CallbackAbort check(abort, user);
+        *token = generation->generation.next(check).value_or(-1);
+    });
+}
+
+void hy3_generation_get_stats(const hy3_generation* generation, hy3_generation_stats* out) {
+    const hy3::GenerationStats& s = generation->generation.stats();
+    *out = {s.prompt_tokens,  s.reused_tokens,  s.generated_tokens,
+            s.prompt_seconds, s.decode_seconds, static_cast<hy3_finish>(s.finish),
+            s.stop_id};
+}
+
+}  // extern "C"

@@ -1,0 +1,44 @@
+#include "core/kv_cache.h"
+
+#include <utility>
+
+#include "core/backend.h"
+
+namespace hy3 {
+
+KvPage::KvPage(Backend& backend, size_t bytes) : backend_(backend), data_(backend.allocate(bytes)) {}
+
+KvPage::~KvPage() {
+    backend_.release(data_);
+}
+
+void KvCache::prepare(int64_t first, int64_t count) {
+    if (count <= 0) return;
+    auto pages = pages_;
+    const auto begin = static_cast<size_t>(first / kPageSize);
+    const auto end = static_cast<size_t>((first + count - 1) / kPageSize) + 1;
+    for (size_t i = begin; i < end; i++) {
+        if (i < pages.size() && pages_[i].use_count() <= 2) continue;  // ours alone: here and in the copy
+        auto page = std::make_shared<KvPage>(backend_, layout_.page_bytes());
+        if (i < pages.size()) {
+            backend_.copy(page->data(), pages[i]->data(), layout_.page_bytes());
+            pages[i] = std::move(page);
+        } else {
+            pages.push_back(std::move(page));
+        }
+    }
+    std::vector<std::byte*> addresses;
+    addresses.reserve(pages.size());
+    for (const auto& page : pages) addresses.push_back(page->data());
+    pages_ = std::move(pages);
+    addresses_ = std::move(addresses);
+}
+
+void KvCache::shrink(int64_t size) {
+    const auto keep = static_cast<size_t>((size + kPageSize - 1) / kPageSize);
+    if (keep >= pages_.size()) return;
+    pages_.resize(keep);
+    addresses_.resize(keep);
+}
+
+}  // namespace hy3

@@ -1,0 +1,73 @@
+#include "core/model.h"
+
+#include <chrono>
+
+#include "core/error.h"
+
+namespace hy3 {
+namespace {
+
+int32_t token_key(const Gguf& file, const char* key) {
+    if (!file.has(key)) return -1;
+    const uint32_t id = file.get_u32(key);
+    return id > 0x7fffffff ? -1 : static_cast<int32_t>(id);  // some writers store -1 for "none"
+}
+
+std::shared_ptr<const Gguf> open_file(const std::string& path, const ModelOptions& options) {
+    auto file = Gguf::open(path, options.use_mmap);
+    if (options.mlock && !file->lock())
+        fail(Status::io, path, ": the system refuses to pin ", file->file_bytes(),
+             " bytes in memory. Raise the limit (ulimit -l) or leave mlock out.");
+    return file;
+}
+
+std::shared_ptr<const Tokenizer> checked_tokenizer(const Gguf& file, const Config& config) {
+    auto tokenizer = read_tokenizer(file);
+    if (tokenizer->vocab_size() != static_cast<size_t>(config.vocab))
+        fail(Status::format, file.path(), ": tokenizer.ggml.tokens has ", tokenizer->vocab_size(),
+             " entries and token_embd.weight ", config.vocab, " rows. The file is damaged.");
+    return tokenizer;
+}
+
+}  // namespace
+
+std::shared_ptr<const Tokenizer> read_tokenizer(const Gguf& file) {
+    const std::string_view kind = file.get_string("tokenizer.ggml.model");
+    if (kind != "gpt2")
+        fail(Status::unsupported, file.path(), ": tokenizer.ggml.model is \"", kind,
+             "\". Hy3's tokenizer is byte-level BPE, \"gpt2\".");
+    TokenizerSpec spec;
+    spec.file = file.path();
+    spec.pre = file.get_string("tokenizer.ggml.pre");
+    spec.tokens = file.get_strings("tokenizer.ggml.tokens");
+    if (file.has("tokenizer.ggml.token_type")) spec.types = file.get_i32s("tokenizer.ggml.token_type");
+    spec.merges = file.get_strings("tokenizer.ggml.merges");
+    spec.bos = token_key(file, "tokenizer.ggml.bos_token_id");
+    spec.eos = token_key(file, "tokenizer.ggml.eos_token_id");
+    spec.eot = token_key(file, "tokenizer.ggml.eot_token_id");
+    spec.eod = token_key(file, "tokenizer.ggml.eod_token_id");
+    spec.pad = token_key(file, "tokenizer.ggml.padding_token_id");
+    if (file.has("tokenizer.ggml.eos_token_ids")) spec.more_eos = file.get_i32s("tokenizer.ggml.eos_token_ids");
+    return std::make_shared<const Tokenizer>(spec);
+}
+
+Model::Model(const std::string& path, const ModelOptions& options)
+    : file_(open_file(path, options)),
+      config_(read_config(*file_, options.overrides)),
+      tokenizer_(checked_tokenizer(*file_, config_)),
+      weights_(load_weights(file_, config_)),
+      backend_(make_backend(options.backend, config_, options.threads)),
+      backend_name_(backend_->name()),
+      forward_(*backend_, config_, weights_) {}
+
+Model::Turn::Turn(Model& model, AbortCheck& abort) : model_(model), lock_(model.mutex_, std::defer_lock) {
+    while (!lock_.try_lock_for(std::chrono::milliseconds(20)))
+        if (abort()) fail(Status::aborted, "The step was stopped.");
+    model_.backend_->set_abort(&abort);
+}
+
+Model::Turn::~Turn() {
+    model_.backend_->set_abort(nullptr);
+}
+
+}  // namespace hy3

@@ -1,0 +1,352 @@
+#include "core/session.h"
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <utility>
+
+#include "core/error.h"
+
+namespace hy3 {
+namespace {
+
+KvLayout make_layout(const Model& model, const SessionOptions& options) {
+    const Config& c = model.config();
+    return {options.kv, c.n_layers + (options.mtp ? 1 : 0), c.n_kv_heads, c.head_dim};
+}
+
+SessionOptions checked(const Model& model, SessionOptions options) {
+    const Config& c = model.config();
+    if (options.ctx == 0) options.ctx = c.ctx;
+    if (options.ctx < 1 || options.ctx > c.ctx)
+        fail(Status::invalid_argument, "ctx is ", options.ctx, ", and the model's context is ", c.ctx,
+             ". Give a number from 1 to that.");
+    if (options.chunk < 1 || options.chunk > 65536)
+        fail(Status::invalid_argument, "chunk is ", options.chunk, ". Give a number from 1 to 65536.");
+    if (options.mtp && c.n_mtp_layers == 0)
+        fail(Status::unsupported, model.file()->path(),
+             ": the model has no MTP layer. Use a file that has one, or leave mtp off.");
+    return options;
+}
+
+// log(sum(exp(logits))) and the one logit, in double and in index order.
+double log_probability(std::span<const float> logits, int32_t token) {
+    const double largest = *std::max_element(logits.begin(), logits.end());
+    double total = 0.0;
+    for (const float x : logits) total += std::exp(static_cast<double>(x) - largest);
+    return static_cast<double>(logits[static_cast<size_t>(token)]) - largest - std::log(total);
+}
+
+}  // namespace
+
+// What becomes of the hidden states of an item's rows, chunk by chunk.
+class RowSink {
+  public:
+    virtual ~RowSink() = default;
+    // States of tokens [first, first + count) are rows [row, row + count) of `states`. first is -1 for a token
+    // that was in the session already and was evaluated again for its state.
+    virtual void take(Forward& forward, int64_t first, int64_t count, const float* states, int64_t row) = 0;
+};
+
+// One evaluation of tokens of several sessions.
+class Step {
+  public:
+    struct Part {
+        Session* session;
+        std::span<const int32_t> tokens;
+        RowSink* sink;
+        bool needs_previous;  // the sink wants the state before the first token
+        // Progress, in tokens; starts at -1 when the last token so far is evaluated again.
+        int64_t done = 0;
+        std::vector<float> hidden{};  // of the last row done
+    };
+
+    Step(std::span<Part> parts, AbortCheck& abort) : parts_(parts), abort_(abort) {}
+
+    void run() {
+        check();
+        try {
+            for (Part& part : parts_) prepare(part);
+            while (chunk()) {
+            }
+        } catch (...) {
+            for (Part& part : parts_) part.session->cache_.shrink(part.session->position());
+            throw;
+        }
+        for (Part& part : parts_) {
+            if (part.tokens.empty()) continue;
+            auto& tokens = part.session->tokens_;
+            tokens.insert(tokens.end(), part.tokens.begin(), part.tokens.end());  // prepare() made room
+            part.session->hidden_ = std::move(part.hidden);
+        }
+    }
+
+  private:
+    // Rows [row, row + count) of a chunk are tokens [first, first + count) of a part.
+    struct Segment {
+        Part* part;
+        int64_t first, count, row;
+    };
+
+    Model& model() const { return parts_.front().session->model(); }
+
+    void check() const {
+        const int vocab = model().config().vocab;
+        for (const Part& part : parts_) {
+            if (&part.session->model() != &model())
+                fail(Status::invalid_argument, "The sessions of a step must share one model.");
+            for (const Part& other : parts_)
+                if (&other != &part && other.session == part.session)
+                    fail(Status::invalid_argument, "A session may occur only once in a step.");
+            for (const int32_t token : part.tokens)
+                if (token < 0 || token >= vocab)
+                    fail(Status::invalid_argument, "Token ", token, " is outside the vocabulary of ", vocab, ".");
+            const int64_t position = part.session->position(), ctx = part.session->options().ctx;
+            const auto n = static_cast<int64_t>(part.tokens.size());
+            if (n > ctx - position)
+                fail(Status::context_full, "The context holds ", ctx, " tokens: ", position, " are used and ", n,
+                     " more do not fit. Use a larger context or a shorter text.");
+        }
+    }
+
+    static void prepare(Part& part) {
+        Session& s = *part.session;
+        s.tokens_.reserve(s.tokens_.size() + part.tokens.size());
+        if (part.tokens.empty()) return;
+        // The state of the last position is lost after truncate(). Evaluating that token again restores it and
+        // writes the very bytes that are there already.
+        const bool needs_state = s.position() > 0 && s.hidden_.empty() && (s.options_.mtp || part.needs_previous);
+        part.done = needs_state ? -1 : 0;
+        part.hidden = s.hidden_;
+        const int64_t back = needs_state || (s.options_.mtp && s.position() > 0) ? 1 : 0;
+        s.cache_.prepare(s.position() - back, static_cast<int64_t>(part.tokens.size()) + back);
+    }
+
+    static int32_t token_at(const Part& part, int64_t i) {
+        return i < 0 ? part.session->tokens_.back() : part.tokens[static_cast<size_t>(i)];
+    }
+
+    // Evaluates as many rows as a chunk holds; false when nothing was left to do.
+    bool chunk() {
+        std::vector<Row> rows;
+        std::vector<const KvCache*> caches;
+        std::vector<Segment> segments;
+        int64_t room = model_chunk();
+        for (Part& part : parts_) {
+            const auto n = static_cast<int64_t>(part.tokens.size());
+            const int64_t count = std::min(room, n - part.done);
+            if (n == 0 || count <= 0) continue;
+            segments.push_back({&part, part.done, count, static_cast<int64_t>(rows.size())});
+            for (int64_t i = part.done; i < part.done + count; i++)
+                rows.push_back({token_at(part, i), static_cast<int32_t>(part.session->position() + i),
+                                static_cast<int32_t>(caches.size())});
+            caches.push_back(&part.session->cache_);
+            room -= count;
+        }
+        if (rows.empty()) return false;
+
+        Model::Turn turn(model(), abort_);
+        Forward& forward = turn.forward();
+        const float* states = forward.trunk(rows, caches);
+        for (const Segment& segment : segments)
+            if (segment.part->sink != nullptr)
+                segment.part->sink->take(forward, segment.first, segment.count, states, segment.row);
+        update_mtp(forward, segments, states);
+        for (const Segment& segment : segments) {
+            const auto width = static_cast<size_t>(model().config().hidden);
+            segment.part->hidden.resize(width);
+            model().backend().download(segment.part->hidden.data(),
+                                       states + static_cast<size_t>(segment.row + segment.count - 1) * width,
+                                       width * sizeof(float));
+            segment.part->done += segment.count;
+        }
+        return true;
+    }
+
+    int64_t model_chunk() const {
+        int chunk = std::numeric_limits<int>::max();
+        for (const Part& part : parts_) chunk = std::min(chunk, part.session->options().chunk);
+        return chunk;
+    }
+
+    // The MTP layer's row at position t takes the state of t and the token of t + 1, so each row of the chunk
+    // completes the MTP row before it.
+    void update_mtp(Forward& forward, const std::vector<Segment>& segments, const float* states) {
+        std::vector<Row> rows;
+        std::vector<const KvCache*> caches;
+        const auto width = static_cast<size_t>(model().config().hidden);
+        Buffer gathered(model().backend());
+        int64_t total = 0;
+        for (const Segment& s : segments)
+            if (s.part->session->options().mtp) total += s.count;
+        if (total == 0) return;
+        float* inputs = gathered.get<float>(total * static_cast<int64_t>(width));
+        for (const Segment& s : segments) {
+            const Session& session = *s.part->session;
+            if (!session.options().mtp) continue;
+            for (int64_t i = s.first; i < s.first + s.count; i++) {
+                const int64_t before = session.position() + i - 1;
+                if (before < 0 || i < 0) continue;
+                float* to = inputs + rows.size() * width;
+                if (i == s.first)
+                    model().backend().upload(to, s.part->hidden.data(), width * sizeof(float));
+                else
+                    model().backend().copy(to, states + static_cast<size_t>(s.row + i - 1 - s.first) * width,
+                                           width * sizeof(float));
+                rows.push_back({token_at(*s.part, i), static_cast<int32_t>(before),
+                                static_cast<int32_t>(caches.size())});
+            }
+            caches.push_back(&session.cache_);
+        }
+        if (!rows.empty()) forward.mtp(rows, caches, inputs);
+    }
+
+    std::span<Part> parts_;
+    AbortCheck& abort_;
+};
+
+namespace {
+
+class LogitsSink final : public RowSink {
+  public:
+    LogitsSink(const StepItem& item, int64_t vocab) : item_(item), vocab_(vocab) {}
+
+    void take(Forward& forward, int64_t first, int64_t count, const float* states, int64_t row) override {
+        const auto n = static_cast<int64_t>(item_.tokens.size());
+        std::vector<int64_t> rows;
+        std::vector<float*> to;
+        for (int64_t i = std::max<int64_t>(first, 0); i < first + count; i++) {
+            if (item_.wanted != Logits::all && !(item_.wanted == Logits::last && i == n - 1)) continue;
+            rows.push_back(row + i - first);
+            to.push_back(item_.logits + (item_.wanted == Logits::all ? i * vocab_ : 0));
+        }
+        forward.head(rows, states, to);
+    }
+
+  private:
+    const StepItem& item_;
+    int64_t vocab_;
+};
+
+class ScoreSink final : public RowSink {
+  public:
+    ScoreSink(std::span<const int32_t> tokens, float* out, size_t vocab)
+        : tokens_(tokens), out_(out), vocab_(vocab), logits_(Forward::head_rows * vocab) {
+        for (size_t i = 0; i < Forward::head_rows; i++) to_.push_back(logits_.data() + i * vocab);
+    }
+
+    // The state of token i scores token i + 1.
+    void take(Forward& forward, int64_t first, int64_t count, const float* states, int64_t row) override {
+        const auto n = static_cast<int64_t>(tokens_.size());
+        for (int64_t i = first; i < std::min(first + count, n - 1);) {
+            std::vector<int64_t> rows;
+            for (int64_t j = i; j < std::min(first + count, n - 1) && rows.size() < Forward::head_rows; j++)
+                rows.push_back(row + j - first);
+            forward.head(rows, states, std::span(to_).first(rows.size()));
+            for (const float* logits : std::span(to_).first(rows.size())) {
+                i++;
+                out_[i] = static_cast<float>(
+                    log_probability({logits, vocab_}, tokens_[static_cast<size_t>(i)]));
+            }
+        }
+    }
+
+  private:
+    std::span<const int32_t> tokens_;
+    float* out_;
+    size_t vocab_;
+    std::vector<float> logits_;
+    std::vector<float*> to_;
+};
+
+}  // namespace
+
+Session::Session(std::shared_ptr<Model> model, const SessionOptions& options)
+    : model_(std::move(model)),
+      options_(checked(*model_, options)),
+      cache_(model_->backend(), make_layout(*model_, options_)) {}
+
+std::unique_ptr<Session> Session::fork() const {
+    return std::unique_ptr<Session>(new Session(*this));
+}
+
+void Session::truncate(int64_t n) {
+    if (n < 0 || n > position())
+        fail(Status::invalid_argument, "Cannot truncate to ", n, ": the session has ", position(), " tokens.");
+    if (n == position()) return;
+    tokens_.resize(static_cast<size_t>(n));
+    cache_.shrink(n);
+    hidden_.clear();
+}
+
+void Session::require_state() const {
+    if (hidden_.empty())
+        fail(Status::invalid_argument,
+             "The session has no hidden state: nothing was evaluated since it was made or truncated. Evaluate a token "
+             "first.");
+}
+
+std::span<const float> Session::hidden() const {
+    require_state();
+    return hidden_;
+}
+
+void Session::mtp_logits(int32_t token, float* logits, AbortCheck& abort) {
+    const Config& c = model_->config();
+    if (!options_.mtp) fail(Status::invalid_argument, "The session was made without mtp. Make it with mtp=True.");
+    require_state();
+    if (token < 0 || token >= c.vocab)
+        fail(Status::invalid_argument, "Token ", token, " is outside the vocabulary of ", c.vocab, ".");
+    const int64_t last = position() - 1;
+    cache_.prepare(last, 1);
+    Model::Turn turn(*model_, abort);
+    Buffer state(model_->backend());
+    float* input = state.get<float>(c.hidden);
+    model_->backend().upload(input, hidden_.data(), hidden_.size() * sizeof(float));
+    const Row row{token, static_cast<int32_t>(last), 0};
+    const KvCache* cache = &cache_;
+    const float* out = turn.forward().mtp({&row, 1}, {&cache, 1}, input);
+    const int64_t first = 0;
+    turn.forward().mtp_head({&first, 1}, out, {&logits, 1});
+}
+
+void Session::score(std::span<const int32_t> tokens, float* out, AbortCheck& abort) {
+    if (tokens.empty()) return;
+    const auto vocab = static_cast<size_t>(model_->config().vocab);
+    ScoreSink sink(tokens, out, vocab);
+    Step::Part part{this, tokens, &sink, true};
+    // The first token is scored by the state before it: already there, or evaluated again by the step.
+    out[0] = std::numeric_limits<float>::quiet_NaN();
+    if (!hidden_.empty()) {
+        Model::Turn turn(*model_, abort);
+        Buffer state(model_->backend());
+        float* input = state.get<float>(static_cast<int64_t>(hidden_.size()));
+        model_->backend().upload(input, hidden_.data(), hidden_.size() * sizeof(float));
+        std::vector<float> logits(vocab);
+        const int64_t first = 0;
+        float* to = logits.data();
+        turn.forward().head({&first, 1}, input, {&to, 1});
+        for (const int32_t token : tokens.first(1))
+            if (token >= 0 && static_cast<size_t>(token) < vocab)
+                out[0] = static_cast<float>(log_probability(logits, token));
+    }
+    Step({&part, 1}, abort).run();
+}
+
+void step(std::span<const StepItem> items, AbortCheck& abort) {
+    if (items.empty()) return;
+    const auto vocab = static_cast<int64_t>(items.front().session->model().config().vocab);
+    std::vector<LogitsSink> sinks;
+    sinks.reserve(items.size());
+    std::vector<Step::Part> parts;
+    for (const StepItem& item : items) {
+        if (item.tokens.empty() && item.wanted == Logits::last)
+            fail(Status::invalid_argument, "There are no tokens to evaluate, so there are no last logits. Give at "
+                                           "least one token.");
+        sinks.emplace_back(item, vocab);
+        parts.push_back({item.session, item.tokens, item.wanted == Logits::none ? nullptr : &sinks.back(), false});
+    }
+    Step(parts, abort).run();
+}
+
+}  // namespace hy3

@@ -1,0 +1,293 @@
+/* hy3: the C interface of the native library.
+ *
+ * Opaque handles, status codes, plain structs; no exception crosses it. A function that can fail returns a hy3_status
+ * and leaves its outputs untouched on failure; hy3_last_error() then has the message, "WHAT. HINT.", of the calling
+ * thread's last failure. Strings are UTF-8 and, where they are hy3_str, not terminated. Views (hy3_str, pointers
+ * into handles) live as long as the handle they came from. Handles are freed by their _free function, which takes NULL.
+ *
+ * Threads: models, files and tokenizers may be shared; a session or generation belongs to one thread at a time.
+ */
+#ifndef HY3_H
+#define HY3_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum hy3_status {
+    HY3_OK = 0,
+    HY3_INVALID_ARGUMENT = 1,
+    HY3_FORMAT = 2,        /* a file is broken or hostile */
+    HY3_UNSUPPORTED = 3,   /* valid, but not something this engine does */
+    HY3_OUT_OF_MEMORY = 4,
+    HY3_CONTEXT_FULL = 5,
+    HY3_IO = 6,
+    HY3_ABORTED = 7,       /* the abort callback returned non-zero */
+    HY3_INTERNAL = 8       /* a bug */
+} hy3_status;
+
+typedef struct hy3_str {
+    const char* data;
+    size_t size;
+} hy3_str;
+
+typedef struct hy3_gguf hy3_gguf;
+typedef struct hy3_header hy3_header;
+typedef struct hy3_tokenizer hy3_tokenizer;
+typedef struct hy3_decoder hy3_decoder;
+typedef struct hy3_model hy3_model;
+typedef struct hy3_session hy3_session;
+typedef struct hy3_generation hy3_generation;
+
+/* Asked every few milliseconds by the calls that take it, on the calling thread; non-zero stops the call with
+ * HY3_ABORTED and its session as before. May be NULL. */
+typedef int (*hy3_abort_fn)(void* user);
+
+const char* hy3_last_error(void);
+const char* hy3_version(void);
+
+/* --- What this build and machine offer ------------------------------------------------------------------------- */
+
+typedef struct hy3_backend_info {
+    const char* name;   /* "cpu", "reference" */
+    const char* device; /* for people */
+    uint64_t memory;    /* bytes */
+} hy3_backend_info;
+
+size_t hy3_backend_count(void);
+hy3_status hy3_backend(size_t index, hy3_backend_info* out);
+/* Instruction sets of the CPU backend that this machine can run, the preferred one first: "avx512", "avx2", "scalar". */
+size_t hy3_isa_count(void);
+const char* hy3_isa(size_t index);
+/* The one in use: the preferred one, or what the environment variable HY3_ISA names. Fails if that cannot run here. */
+hy3_status hy3_current_isa(const char** out);
+
+/* --- Tensor types ------------------------------------------------------------------------------------------------ */
+
+typedef struct hy3_type_info {
+    uint32_t id; /* as in GGUF */
+    const char* name;
+    uint32_t block;  /* elements */
+    uint32_t nbytes; /* per block */
+    bool quantizable;
+    bool dequantizable;
+} hy3_type_info;
+
+size_t hy3_type_count(void);
+hy3_status hy3_type(size_t index, hy3_type_info* out);
+/* By name, in any case. */
+hy3_status hy3_find_type(const char* name, hy3_type_info* out);
+
+/* n elements from nbytes bytes, which must be exactly what they take. */
+hy3_status hy3_dequantize(uint32_t type, const void* src, size_t nbytes, float* dst, int64_t n);
+/* (rows, cols) from one type to another, rows split over threads (0: all cores). importance: (cols) or NULL. The sizes
+ * of src and dst are checked against the shape. */
+hy3_status hy3_convert_rows(uint32_t src_type, const void* src, size_t src_nbytes, uint32_t dst_type, void* dst,
+                            size_t dst_nbytes, int64_t rows, int64_t cols, const float* importance, int threads);
+
+/* --- GGUF files ------------------------------------------------------------------------------------------------------ */
+
+typedef enum hy3_kind { /* the numbers of the format */
+    HY3_KIND_U8 = 0,
+    HY3_KIND_I8 = 1,
+    HY3_KIND_U16 = 2,
+    HY3_KIND_I16 = 3,
+    HY3_KIND_U32 = 4,
+    HY3_KIND_I32 = 5,
+    HY3_KIND_F32 = 6,
+    HY3_KIND_BOOL = 7,
+    HY3_KIND_STR = 8,
+    HY3_KIND_ARRAY = 9,
+    HY3_KIND_U64 = 10,
+    HY3_KIND_I64 = 11,
+    HY3_KIND_F64 = 12
+} hy3_kind;
+
+/* A metadata value. Scalars and arrays of numbers: `count` (1 for a scalar) little-endian elements of `element` at
+ * `data`, unaligned. Strings and arrays of strings: hy3_gguf_string(). Arrays of arrays have element ARRAY and no data. */
+typedef struct hy3_value {
+    bool is_array;
+    hy3_kind element;
+    uint64_t count;
+    const void* data;
+} hy3_value;
+
+typedef struct hy3_tensor_info {
+    hy3_str name;
+    uint32_t type;
+    uint32_t n_dims;
+    uint64_t shape[4]; /* [0] is the row length */
+    uint64_t nbytes;
+    uint64_t offset; /* from the start of its file */
+    uint32_t file;   /* which of the split files */
+    const void* data;
+} hy3_tensor_info;
+
+hy3_status hy3_gguf_open(const char* path, bool use_mmap, hy3_gguf** out);
+void hy3_gguf_free(hy3_gguf* file);
+size_t hy3_gguf_file_count(const hy3_gguf* file);
+hy3_status hy3_gguf_path(const hy3_gguf* file, size_t index, hy3_str* out);
+/* Whether it is in the layout of the original hy3 engine. */
+bool hy3_gguf_is_original(const hy3_gguf* file);
+uint32_t hy3_gguf_alignment(const hy3_gguf* file);
+size_t hy3_gguf_key_count(const hy3_gguf* file);
+hy3_status hy3_gguf_key(const hy3_gguf* file, size_t index, hy3_str* key, hy3_value* value);
+/* Calls `visit` with each string of a key's value in order. */
+hy3_status hy3_gguf_strings(const hy3_gguf* file, size_t index, void (*visit)(void* user, hy3_str text), void* user);
+size_t hy3_gguf_tensor_count(const hy3_gguf* file);
+hy3_status hy3_gguf_tensor(const hy3_gguf* file, size_t index, hy3_tensor_info* out);
+
+/* The header of a file to be written: keys and tensors in the order of the calls. */
+hy3_status hy3_header_new(uint32_t alignment, hy3_header** out);
+void hy3_header_free(hy3_header* header);
+/* `value.data`: as in hy3_value for numbers; for strings, `count` hy3_str. */
+hy3_status hy3_header_add_key(hy3_header* header, hy3_str key, hy3_value value);
+hy3_status hy3_header_add_tensor(hy3_header* header, hy3_str name, uint32_t type, const uint64_t* shape,
+                                 uint32_t n_dims);
+/* The bytes before the data section, the offset of each tensor in it and its size. The view lives until the next call
+ * with this header. */
+hy3_status hy3_header_bytes(hy3_header* header, hy3_str* out);
+hy3_status hy3_header_offset(const hy3_header* header, size_t tensor, uint64_t* out);
+uint64_t hy3_header_data_bytes(const hy3_header* header);
+
+/* --- Tokenizer ------------------------------------------------------------------------------------------------------------ */
+
+/* Reads the tokenizer's keys alone. */
+hy3_status hy3_tokenizer_open(const hy3_gguf* file, hy3_tokenizer** out);
+void hy3_tokenizer_free(hy3_tokenizer* tokenizer);
+/* Calls `take` once with the ids. */
+hy3_status hy3_tokenizer_encode(const hy3_tokenizer* tokenizer, hy3_str text, bool special, bool bos,
+                                void (*take)(void* user, const int32_t* ids, size_t n), void* user);
+/* Calls `take` once with the text. */
+hy3_status hy3_tokenizer_decode(const hy3_tokenizer* tokenizer, const int32_t* ids, size_t n, bool special,
+                                void (*take)(void* user, hy3_str text), void* user);
+hy3_status hy3_tokenizer_piece(const hy3_tokenizer* tokenizer, int32_t id, hy3_str* out);
+/* -1 when no token has this text. */
+int32_t hy3_tokenizer_id(const hy3_tokenizer* tokenizer, hy3_str text);
+hy3_status hy3_tokenizer_is_control(const hy3_tokenizer* tokenizer, int32_t id, bool* out);
+int32_t hy3_tokenizer_bos(const hy3_tokenizer* tokenizer); /* -1: none */
+size_t hy3_tokenizer_vocab(const hy3_tokenizer* tokenizer);
+/* Ids that end generation, ascending. */
+void hy3_tokenizer_eos(const hy3_tokenizer* tokenizer, const int32_t** ids, size_t* n);
+/* The merges that a vocabulary without any implies: the pair whose concatenation has the lowest id goes first.
+ * types: as in
+ * tokenizer.ggml.token_type, or NULL. Calls `visit` with each "LEFT RIGHT". */
+hy3_status hy3_rebuild_merges(const hy3_str* tokens, const int32_t* types, size_t n,
+                              void (*visit)(void* user, hy3_str merge), void* user);
+
+/* Text of ids as they come; holds back the bytes of an unfinished character. */
+hy3_status hy3_decoder_new(const hy3_tokenizer* tokenizer, bool special, hy3_decoder** out);
+void hy3_decoder_free(hy3_decoder* decoder);
+hy3_status hy3_decoder_push(hy3_decoder* decoder, int32_t id, void (*take)(void* user, hy3_str text), void* user);
+hy3_status hy3_decoder_finish(hy3_decoder* decoder, void (*take)(void* user, hy3_str text), void* user);
+
+/* --- Models ---------------------------------------------------------------------------------------------------------------- */
+
+typedef struct hy3_model_options {
+    const char* backend; /* "auto", "reference", "cpu" */
+    int threads;         /* 0: one per physical core this process may use */
+    int experts;         /* per token; 0: the file's */
+    float rope_factor;   /* above 1: YaRN */
+    int64_t rope_ctx;    /* context the model was trained at; 0: the file's */
+    bool use_mmap;
+    bool mlock;
+} hy3_model_options;
+
+typedef struct hy3_config {
+    int n_layers, n_mtp_layers, hidden, n_heads, n_kv_heads, head_dim, ffn, n_experts, n_experts_used, n_shared_experts,
+        expert_ffn, shared_ffn, vocab;
+    int64_t ctx;
+    float rms_eps, rope_theta, rope_factor, router_scale;
+    bool route_norm, softmax_gating, tied_head;
+} hy3_config;
+
+hy3_model_options hy3_model_default_options(void);
+hy3_status hy3_model_open(const char* path, const hy3_model_options* options, hy3_model** out);
+void hy3_model_free(hy3_model* model);
+void hy3_model_config(const hy3_model* model, hy3_config* out);
+const char* hy3_model_backend(const hy3_model* model);
+int hy3_model_threads(const hy3_model* model);
+/* Handles of their own, to be freed. */
+hy3_status hy3_model_gguf(const hy3_model* model, hy3_gguf** out);
+hy3_status hy3_model_tokenizer(const hy3_model* model, hy3_tokenizer** out);
+
+/* --- Sessions ---------------------------------------------------------------------------------------------------------------- */
+
+typedef enum hy3_kv_type { HY3_KV_F32 = 0, HY3_KV_F16 = 1 } hy3_kv_type;
+
+typedef struct hy3_session_options {
+    int64_t ctx; /* positions; 0: the model's */
+    hy3_kv_type kv;
+    int chunk; /* rows of a prompt computed at once */
+    bool mtp;  /* keep the MTP layer's cache in step */
+} hy3_session_options;
+
+hy3_session_options hy3_session_default_options(void);
+hy3_status hy3_session_open(hy3_model* model, const hy3_session_options* options, hy3_session** out);
+hy3_status hy3_session_fork(const hy3_session* session, hy3_session** out);
+void hy3_session_free(hy3_session* session);
+void hy3_session_tokens(const hy3_session* session, const int32_t** tokens, size_t* n);
+hy3_status hy3_session_truncate(hy3_session* session, int64_t n);
+/* (hidden) floats: post-norm state of the last position. */
+hy3_status hy3_session_hidden(const hy3_session* session, const float** out);
+hy3_status hy3_session_mtp_logits(hy3_session* session, int32_t token, float* logits, hy3_abort_fn abort, void* user);
+hy3_status hy3_session_score(hy3_session* session, const int32_t* tokens, size_t n, float* out, hy3_abort_fn abort,
+                             void* user);
+
+typedef enum hy3_logits { HY3_LOGITS_NONE = 0, HY3_LOGITS_LAST = 1, HY3_LOGITS_ALL = 2 } hy3_logits;
+
+typedef struct hy3_step_item {
+    hy3_session* session;
+    const int32_t* tokens;
+    size_t n;
+    hy3_logits wanted;
+    float* logits; /* (vocab) for LAST, (n, vocab) for ALL */
+} hy3_step_item;
+
+/* One step over several sessions of one model. */
+hy3_status hy3_step(const hy3_step_item* items, size_t n, hy3_abort_fn abort, void* user);
+
+/* --- Sampling and generation ---------------------------------------------------------------------------------------------- */
+
+typedef struct hy3_sampling {
+    float temperature; /* 0: greedy */
+    int top_k;         /* 0: off */
+    float top_p;       /* 1: off */
+    float min_p;       /* 0: off */
+    float repeat_penalty; /* 1: off */
+    uint64_t seed;
+    uint32_t choice;
+} hy3_sampling;
+
+hy3_sampling hy3_sampling_defaults(void);
+hy3_status hy3_check_sampling(const hy3_sampling* sampling);
+/* The token that a generation with these logits, tokens so far and position would draw. */
+hy3_status hy3_sample(const float* logits, size_t vocab, const hy3_sampling* sampling, const int32_t* recent,
+                      size_t n_recent, uint64_t position, int32_t* out);
+
+typedef enum hy3_finish { HY3_RUNNING = 0, HY3_STOP = 1, HY3_LENGTH = 2 } hy3_finish;
+
+typedef struct hy3_generation_stats {
+    int64_t prompt_tokens, reused_tokens, generated_tokens;
+    double prompt_seconds, decode_seconds;
+    hy3_finish finish;
+    int32_t stop_id; /* -1: none */
+} hy3_generation_stats;
+
+/* The session must outlive the generation. */
+hy3_status hy3_generation_new(hy3_session* session, const int32_t* prompt, size_t n, const hy3_sampling* sampling,
+                              const int32_t* stop_ids, size_t n_stop, int64_t max_tokens, hy3_generation** out);
+void hy3_generation_free(hy3_generation* generation);
+/* *token is -1 when the generation has ended. */
+hy3_status hy3_generation_next(hy3_generation* generation, hy3_abort_fn abort, void* user, int32_t* token);
+void hy3_generation_get_stats(const hy3_generation* generation, hy3_generation_stats* out);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif
