@@ -232,8 +232,8 @@ class Agreement:
     def __str__(self) -> str:
         return (
             f"{self.positions} positions: mean KL {self.mean_kl:.1e} (limit {MAX_KL:.0e}), largest "
-            f"{self.largest_kl:.1e}; logit error {self.logit_error:.1e} (largest {self.largest_error:.1e}, of logits "
-            f"up to {self.largest_logit:.1f}); {self.disagreements} top tokens differ, by at most "
+            f"{self.largest_kl:.1e}; logit error {self.logit_error:.1e} (largest {self.largest_error:.1e}, "
+            f"of logits up to {self.largest_logit:.1f}); {self.disagreements} top tokens differ, by at most "
             f"{self.largest_gap:.1e} (limit {2 * self.logit_error:.1e})"
         )
 

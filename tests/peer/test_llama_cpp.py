@@ -4,7 +4,6 @@ Needs llama-cpp-python 0.3.36 in the environment. The comparison itself is eval/
 runs on any file from the command line.
 """
 
-import json
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -13,6 +12,8 @@ import pytest
 from support.random_hy3 import in_type, make_config, make_tokens, make_weights, write_model
 
 from eval.compare_llama import Hy3, Llama, Remote, compare_logits
+from eval.tiny.grade import SUITES, questions
+from eval.tiny.score import MAX_TOKENS
 from hy3 import template
 from hy3.cli import main
 
@@ -81,15 +82,14 @@ def test_hy3_tiny(tmp_path: Path, type_name: str, report: Callable[[str], None])
 
 
 def held_out_prompts() -> Iterator[str]:
-    """The rendered prompts of eval/tiny, as the scores are measured on them."""
-    for file in sorted((ROOT / "eval/tiny").glob("*.jsonl")):
-        for line in file.read_text(encoding="utf-8").splitlines():
-            case = json.loads(line)
+    """The rendered prompts that the README's scores are measured on."""
+    for suite in SUITES:
+        for question in questions(suite):
             yield template.render(
-                case["messages"],
-                tools=case.get("tools"),
+                question.messages,
+                tools=question.tools,
                 add_generation_prompt=True,
-                reasoning_effort=case.get("effort", "no_think"),
+                reasoning_effort=question.reasoning_effort,
             )
 
 
@@ -104,7 +104,7 @@ def test_same_greedy_text(tmp_path: Path, type_name: str, report: Callable[[str]
         stop_ids = hy3.eos_ids()
         for prompt in held_out_prompts():
             tokens = hy3.encode(prompt)
-            ours, theirs = (engine.greedy(tokens, 160, stop_ids) for engine in (hy3, llama))
+            ours, theirs = (engine.greedy(tokens, MAX_TOKENS, stop_ids) for engine in (hy3, llama))
             total += 1
             if ours != theirs:
                 different.append((prompt, ours, theirs))
