@@ -1,4 +1,4 @@
-"""`hy3`, and `python -m hy3`: the command line, started so that Ctrl-C during the imports is quiet as well."""
+"""`hy3` and `python -m hy3`: the command line, started so that Ctrl-C during the imports is quiet too."""
 
 import sys
 
