@@ -2,6 +2,7 @@
 #include "quant/quant.h"
 
 #include <atomic>
+#include <cfloat>
 #include <cmath>
 #include <cstring>
 #include <exception>
@@ -63,6 +64,17 @@ void check_row(const float* row, int64_t cols, float limit, Type type, int64_t r
              ". The weights are damaged: download or export them again.");
     fail(Status::invalid_argument, "Row ", row_index, ", column ", c, " is ", row[c], ", too large for type ",
          type_name(type), " (at most ", limit, "). Keep this tensor at bf16 or f32.");
+}
+
+// The same for rows of a float type that are to be copied.
+void check_rows(Type type, const uint8_t* src, int64_t begin, int64_t end, int64_t cols) {
+    const Codec& codec = *find_in(kFloatCodecs, type);
+    const uint64_t stride = row_bytes(type, static_cast<uint64_t>(cols));
+    std::vector<float> row(static_cast<size_t>(cols));
+    for (int64_t r = begin; r < end; ++r) {
+        codec.read(src + static_cast<uint64_t>(r) * stride, row.data(), cols);
+        check_row(row.data(), cols, FLT_MAX, type, r);
+    }
 }
 
 void check_importance(const float* importance, int64_t cols) {
@@ -151,18 +163,27 @@ void convert_rows(Type src_type, const void* src, Type dst_type, void* dst, int6
     const uint64_t dst_stride = row_bytes(dst_type, static_cast<uint64_t>(cols));
     const auto* in = static_cast<const uint8_t*>(src);
     auto* out = static_cast<uint8_t*>(dst);
+    const int64_t step = rows_per_step(cols);
+    const auto each_step = [&](const auto& work) {
+        parallel_for((rows + step - 1) / step, threads, [&](int64_t chunk) {
+            work(chunk * step, (chunk + 1) * step < rows ? (chunk + 1) * step : rows);
+        });
+    };
     if (src_type == dst_type) {
-        std::memcpy(out, in, static_cast<uint64_t>(rows) * src_stride);
+        each_step([&](int64_t begin, int64_t end) {
+            if (find_in(kFloatCodecs, src_type) != nullptr) check_rows(src_type, in, begin, end, cols);
+            std::memcpy(out + static_cast<uint64_t>(begin) * src_stride,
+                        in + static_cast<uint64_t>(begin) * src_stride,
+                        static_cast<uint64_t>(end - begin) * src_stride);
+        });
         return;
     }
     const Codec& reader = reader_of(src_type);
     const Codec& writer = writer_of(dst_type);
     check_importance(importance, cols);
-    const int64_t step = rows_per_step(cols);
-    parallel_for((rows + step - 1) / step, threads, [&](int64_t chunk) {
+    each_step([&](int64_t begin, int64_t end) {
         std::vector<float> row(static_cast<size_t>(cols));
-        const int64_t end = (chunk + 1) * step < rows ? (chunk + 1) * step : rows;
-        for (int64_t r = chunk * step; r < end; ++r) {
+        for (int64_t r = begin; r < end; ++r) {
             reader.read(in + static_cast<uint64_t>(r) * src_stride, row.data(),
                         cols / type_info(src_type).block);
             check_row(row.data(), cols, writer.limit, dst_type, r);
