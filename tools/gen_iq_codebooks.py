@@ -1,4 +1,4 @@
-"""Writes native/quant/codebooks.cpp: the constant tables of the IQ and MXFP4 formats, taken from the `gguf` package.
+"""Writes native/quant/codebooks.cpp: the tables of the IQ and MXFP4 formats, from the `gguf` package.
 
 Usage: python tools/gen_iq_codebooks.py [OUTPUT]
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from gguf import quants
@@ -26,9 +27,9 @@ namespace hy3 {
 FOOTER = "}  // namespace hy3\n"
 
 
-def grid_of(cls: type) -> np.ndarray:
+def grid_of(cls: Any) -> np.ndarray:
     cls.init_grid()
-    grid = cls.grid.reshape(cls.grid_shape)
+    grid: np.ndarray = cls.grid.reshape(cls.grid_shape)
     assert np.array_equal(grid, np.round(grid)), cls
     return grid.astype(np.int64)
 
@@ -63,7 +64,9 @@ def generate() -> str:
     ):
         parts.append(table("uint8_t", name, grid_of(cls)))
     parts.append(table("int8_t", "iq1s_grid", grid_of(quants.IQ1_S)))
-    parts.append(table("uint8_t", "ksigns", np.frombuffer(quants.IQ2_XXS.ksigns, dtype=np.uint8).astype(np.int64)))
+    parts.append(
+        table("uint8_t", "ksigns", np.frombuffer(quants.IQ2_XXS.ksigns, dtype=np.uint8).astype(np.int64))
+    )
     parts.append(table("int8_t", "kvalues_iq4nl", np.array(quants.IQ4_NL.kvalues)))
     parts.append(table("int8_t", "kvalues_mxfp4", np.array(quants.MXFP4.kvalues)))
     parts += ["// clang-format on\n\n", FOOTER]
