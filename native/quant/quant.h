@@ -20,7 +20,8 @@ void dequantize(Type type, const void* src, float* dst, int64_t n);
 void quantize(Type type, const float* src, void* dst, int64_t rows, int64_t cols, const float* importance);
 
 // Converts rows from one type to another on `threads` threads (at least 1); the result does not depend on how
-// many. Bytes are copied when the types are equal. Errors as dequantize and quantize.
+// many. Bytes are copied when the types are equal; float types are checked for NaN and infinity then, too.
+// Errors as dequantize and quantize.
 void convert_rows(Type src_type, const void* src, Type dst_type, void* dst, int64_t rows, int64_t cols,
                   const float* importance, int threads);
 
