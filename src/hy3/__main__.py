@@ -7,6 +7,7 @@ def main() -> None:
     try:
         from hy3.cli import main as command
     except KeyboardInterrupt:
+        print("hy3: interrupted", file=sys.stderr)
         sys.exit(130)
     command()
 
