@@ -175,10 +175,11 @@ def test_weights_that_are_not_numbers(tmp_path: Path) -> None:
     file.write_bytes(build_gguf(metadata, tensors).data)
     result = hy3("run", "-m", file, "-p", "x")
     assert result.returncode == 1
-    assert re.fullmatch(
-        r"hy3: error: The logits at position \d+ are not finite numbers\. The model's weights are damaged; [^\n]*\.\n",
-        result.stderr,
-    ), result.stderr
+    expected = (
+        r"hy3: error: The logits at position \d+ are not finite numbers\. "
+        r"The model's weights are damaged; [^\n]*\.\n"
+    )
+    assert re.fullmatch(expected, result.stderr), result.stderr
 
 
 def chat(tiny: Path, home: Path, *args: str) -> pexpect.spawn:
