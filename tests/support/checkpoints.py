@@ -82,7 +82,8 @@ def pack(weights: Weights) -> Weights:
 def config_in(dialect: str, config: dict[str, Any]) -> dict[str, Any]:
     """The config dict (5.x words, as support.random_hy3 has them) as config.json of a dialect has it."""
     out = {"architectures": ["HYV3ForCausalLM"], "hidden_act": "silu", **config}
-    out |= {"enable_lm_head_fp32": True, "enable_moe_fp32_combine": True, "_name_or_path": "test/random-hy3"}
+    out |= {"enable_lm_head_fp32": True, "enable_moe_fp32_combine": True}
+    out.setdefault("_name_or_path", "test/random-hy3")
     if dialect == "5.x":
         out["num_local_experts"] = out.pop("num_experts")
         for key in ("route_norm", "moe_router_use_sigmoid"):

@@ -5,9 +5,10 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import hy3core
 import numpy as np
 from support.checkpoints import bf16
+
+import hy3core
 
 
 class Entry(NamedTuple):

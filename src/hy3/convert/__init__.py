@@ -207,10 +207,7 @@ class _Job:
             self.shown.note(f"continuing after {gigabytes(skipped)} of the source")
         self.shown.start(self.plan.source_bytes, skipped)
         blocks = (block for number, block in enumerate(self.plan.blocks()) if number >= done)
-        check_floats = not self.source.is_gguf
-        Pipeline(self.source.reader, output, threads, check_floats, self.shown.advance).run(
-            blocks, largest_in, largest_out
-        )
+        Pipeline(self.source.reader, output, threads, self.shown.advance).run(blocks, largest_in, largest_out)
 
 
 def _explain(error: OSError, out: Path) -> Hy3Error:

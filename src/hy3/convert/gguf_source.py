@@ -8,7 +8,6 @@ tensors of their own become one tensor.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -20,10 +19,9 @@ from hy3.convert.gguf_model import Dialect, read_metadata, read_model
 from hy3.convert.layouts import row_bytes
 from hy3.convert.safetensors_file import some
 from hy3.convert.shapes import Tensor
-from hy3.convert.source import Run, Source
+from hy3.convert.source import FileReader, Run, Source
 from hy3.errors import Hy3Error
 
-SPLIT_NAME = re.compile(r"(.*)-(\d{5})-of-(\d{5})\.gguf")
 # The original engine's names after `blk.N.`, where they differ.
 ORIGINAL = {
     "exp_probs_b": "ffn_gate_exps_b.bias",
@@ -32,35 +30,22 @@ ORIGINAL = {
     "nextn.hnorm.weight": "hnorm.weight",
     "nextn.shared_head_norm.weight": "final_norm.weight",
 }
-ORIGINAL_EXPERT = re.compile(r"(blk\.\d+\.ffn_(?:gate|up|down)_exps)\.\d+\.(?:gate|up|down)_proj\.weight")
-
-
-class ViewReader:
-    """Copies from the tensors' mapped bytes. The pages are the file's, not this process' own memory."""
-
-    def __init__(self, file: Any, names: list[str]) -> None:
-        self._views = [file.tensor(name) for name in names]
-
-    def read(self, part: int, offset: int, out: memoryview) -> None:
-        out[:] = self._views[part][offset : offset + len(out)]
-
-    def close(self) -> None:
-        self._views.clear()
 
 
 @dataclass(frozen=True)
 class Found:
-    """A tensor of the file, or some of its rows."""
+    """A tensor of the file."""
 
-    part: int
+    file: int
+    offset: int
     type: str
     cols: int
     rows: int
-    first: int = 0  # row
 
     def run(self, first: int = 0, rows: int | None = None) -> Run:
-        offset = (self.first + first) * row_bytes(self.type, self.cols)
-        return Run(self.part, offset, self.type, self.rows if rows is None else rows, self.cols)
+        """All of its rows, or `rows` of them from row `first`."""
+        offset = self.offset + first * row_bytes(self.type, self.cols)
+        return Run(self.file, offset, self.type, self.rows if rows is None else rows, self.cols)
 
 
 def open_gguf(path: Path, pre: str | None) -> Source:
@@ -71,14 +56,16 @@ def open_gguf(path: Path, pre: str | None) -> Source:
     dialect = Dialect(path, file)
     model = read_model(dialect, warnings)
     has_trunk = "blk.0.attn_norm.weight" in dialect.infos
-    runs = Matcher(path, dialect).match(model.tensors(trunk=has_trunk))
+    paths = [Path(name) for name in file.paths]
+    runs = Matcher(path, dialect, _file_numbers(paths, file)).match(model.tensors(trunk=has_trunk))
     file_type = dialect.metadata.get("general.file_type")
     return Source(
         model=model,
-        reader=ViewReader(file, list(dialect.infos)),
+        # Read, not mapped as hy3core does it: mapped pages would count as this process' memory.
+        reader=FileReader(paths),
         runs=runs,
         metadata=read_metadata(dialect, model, pre, warnings),
-        files=_files(path),
+        files=paths,
         is_gguf=True,
         has_trunk=has_trunk,
         file_type=file_type if isinstance(file_type, int) else None,
@@ -86,21 +73,21 @@ def open_gguf(path: Path, pre: str | None) -> Source:
     )
 
 
-def _files(path: Path) -> list[Path]:
-    """All files of a split model, of which `path` is the first."""
-    split = SPLIT_NAME.fullmatch(path.name)
-    if split is None:
-        return [path]
-    base, _, count = split.groups()
-    names = [f"{base}-{number:05d}-of-{count}.gguf" for number in range(1, int(count) + 1)]
-    return [path.with_name(name) for name in names]
+def _file_numbers(paths: list[Path], file: Any) -> dict[str, int]:
+    """In which of a split model's files each tensor is: they are listed file by file."""
+    numbers: list[int] = []
+    for number, path in enumerate(paths):
+        with path.open("rb") as stream:
+            count = int.from_bytes(stream.read(16)[8:], "little")  # after magic and version
+        numbers += [number] * count
+    return dict(zip((info.name for info in file.tensors), numbers, strict=True))
 
 
 class Matcher:
-    def __init__(self, path: Path, dialect: Dialect) -> None:
+    def __init__(self, path: Path, dialect: Dialect, file_of: dict[str, int]) -> None:
         self.path = path
         self.dialect = dialect
-        self.parts = {name: number for number, name in enumerate(dialect.infos)}
+        self.file_of = file_of
         self.taken: set[str] = set()
         self.missing: list[str] = []
         self.misshapen: list[str] = []
@@ -191,7 +178,7 @@ class Matcher:
         rows = 1
         for size in stored[1:]:
             rows *= size
-        return Found(self.parts[name], str(info.type), stored[0], rows)
+        return Found(self.file_of[name], int(info.offset), str(info.type), stored[0], rows)
 
 
 def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:

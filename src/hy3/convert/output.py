@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import time
 import zlib
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,9 +14,10 @@ from hy3.convert.journal import Journal, Span
 from hy3.convert.plan import Block, Plan
 from hy3.errors import Hy3Error
 
-# Between two records in the journal: what a kill costs at most, and often enough that the system never has to
-# write out gigabytes at once.
+# Between two records in the journal, whichever comes first: what a kill costs at most, and often enough that
+# the system never has to write out gigabytes at once.
 SYNC_BYTES = 128 << 20
+SYNC_SECONDS = 2.0
 
 _sync = getattr(os, "fdatasync", os.fsync)
 
@@ -32,6 +34,7 @@ class Output:
         self._blocks = 0  # on disk or on the way there
         self._crc = 0
         self._pending = 0  # bytes since the last record
+        self._recorded = time.monotonic()
         self._dirty: set[int] = set()
 
     def create(self) -> None:
@@ -68,7 +71,7 @@ class Output:
         self._blocks += 1
         self._pending += len(data)
         self._dirty.add(block.file)
-        if self._pending >= SYNC_BYTES:
+        if self._pending >= SYNC_BYTES or time.monotonic() - self._recorded >= SYNC_SECONDS:
             self.record()
 
     def record(self) -> None:
@@ -81,7 +84,7 @@ class Output:
         self._dirty.clear()
         if self._pending:
             self.journal.add(Span(self._blocks, self._crc))
-        self._crc, self._pending = 0, 0
+        self._crc, self._pending, self._recorded = 0, 0, time.monotonic()
 
     def commit(self) -> None:
         self.record()

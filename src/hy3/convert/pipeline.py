@@ -13,7 +13,7 @@ from typing import Any, Generic, TypeVar
 import hy3core
 from hy3.convert.output import Output
 from hy3.convert.plan import Block
-from hy3.convert.source import Reader
+from hy3.convert.source import FileReader
 from hy3.errors import Hy3Error
 
 BUFFERS = 3  # in each direction: one being filled, one being emptied, one in between
@@ -64,16 +64,14 @@ class Channel(Generic[T]):
 class Pipeline:
     def __init__(
         self,
-        reader: Reader,
+        reader: FileReader,
         output: Output,
         threads: int,
-        check_floats: bool,
         progress: Callable[[int], None],
     ) -> None:
         self.reader = reader
         self.output = output
         self.threads = threads
-        self.check_floats = check_floats
         self.progress = progress
         self._empty_in: Channel[bytearray] = Channel()
         self._full_in: Channel[tuple[Block, bytearray]] = Channel()
@@ -86,7 +84,6 @@ class Pipeline:
             self._full_out,
         )
         self._error: BaseException | None = None
-        self._scratch = bytearray()
 
     def run(self, blocks: Iterable[Block], largest_in: int, largest_out: int) -> None:
         """Converts the blocks in order. On an error everything that was written before it is recorded."""
@@ -130,7 +127,7 @@ class Pipeline:
             buffer = self._empty_in.get()
             view, at = memoryview(buffer), 0
             for piece in block.pieces:
-                self.reader.read(piece.part, piece.offset, view[at : at + piece.nbytes])
+                self.reader.read(piece.file, piece.offset, view[at : at + piece.nbytes])
                 at += piece.nbytes
             self._full_in.put((block, buffer))
         self._full_in.finish()
@@ -146,26 +143,16 @@ class Pipeline:
             self._full_out.put((block, target))
 
     def _convert_block(self, block: Block, source: memoryview, target: memoryview) -> None:
-        def convert(kind: str, out: memoryview) -> None:
-            hy3core.convert_rows(
-                source, block.source_type, kind, block.rows, block.cols, out, threads=self.threads
-            )
-
         try:
-            convert(block.type, target)
-            if self.check_floats and block.type == block.source_type:
-                # Equal types are copied unseen; converting to another one looks at every number.
-                other, size = ("bf16", 2) if block.type == "f32" else ("f32", 4)
-                needed = block.rows * block.cols * size
-                if len(self._scratch) < needed:
-                    self._scratch = bytearray(needed)
-                convert(other, memoryview(self._scratch)[:needed])
+            hy3core.convert_rows(
+                source, block.source_type, block.type, block.rows, block.cols, target, threads=self.threads
+            )
         except hy3core.OutOfMemoryError:
             raise
         except hy3core.Error as error:
             raise BadWeights(
                 f"tensor '{block.name}', in the {block.rows} rows from row {block.first_row}: {error}",
-                "The source is damaged: download it again",
+                "The source may be damaged: download it again",
             ) from None
 
     def _write(self) -> None:

@@ -59,7 +59,7 @@ class Output:
 
 @dataclass(frozen=True)
 class Piece:
-    part: int  # of the source
+    file: int  # of the source
     offset: int
     nbytes: int
 
@@ -256,7 +256,7 @@ def _blocks(output: Output, file: int, offset: int) -> Iterator[Block]:
         done = 0
         while done < run.rows:
             count = min(most - rows, run.rows - done)
-            pieces.append(Piece(run.part, run.offset + done * in_row, count * in_row))
+            pieces.append(Piece(run.file, run.offset + done * in_row, count * in_row))
             rows, done = rows + count, done + count
             if rows >= most:
                 yield finish()

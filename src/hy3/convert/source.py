@@ -10,7 +10,7 @@ import os
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import TypeAlias
 
 from hy3.convert.shapes import Model
 from hy3.errors import Hy3Error
@@ -24,24 +24,49 @@ class Run:
     """`rows` rows of `cols` elements of `type`, contiguous from byte `offset` of part number `part` of the
     source."""
 
-    part: int
+    file: int
     offset: int
     type: str
     rows: int
     cols: int
 
 
-class Reader(Protocol):
-    def read(self, part: int, offset: int, out: memoryview) -> None:
-        """Fills `out` from byte `offset` of a part."""
+class FileReader:
+    """Reads with pread, so that nothing is mapped: pages read never count as this process' memory, and a file
+    that shrinks meanwhile is an error, not a SIGBUS."""
 
-    def close(self) -> None: ...
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = list(paths)
+        self._fds: dict[int, int] = {}
+
+    def read(self, file: int, offset: int, out: memoryview) -> None:
+        fd = self._fds.get(file)
+        if fd is None:
+            fd = self._fds[file] = os.open(self.paths[file], os.O_RDONLY)
+        done, size = 0, len(out)
+        while done < size:
+            count = os.preadv(fd, [out[done:]], offset + done)
+            if count == 0:
+                raise Hy3Error(
+                    f"{self.paths[file]} ends at byte {offset + done}, where tensor data was expected",
+                    "Do not change the source while it is converted",
+                )
+            done += count
+        if hasattr(os, "posix_fadvise"):
+            # Read once and never again: left in the page cache, a 600 GB source pushes everything else out of
+            # it.
+            os.posix_fadvise(fd, offset, size, os.POSIX_FADV_DONTNEED)
+
+    def close(self) -> None:
+        for fd in self._fds.values():
+            os.close(fd)
+        self._fds.clear()
 
 
 @dataclass
 class Source:
     model: Model
-    reader: Reader
+    reader: FileReader
     runs: dict[str, list[Run]]  # by GGUF tensor name
     metadata: list[Entry]  # without what depends on the chosen output: counts of blocks, file type, split
     files: list[Path]  # all that the result depends on
@@ -55,35 +80,3 @@ class Source:
         resumed."""
         stats = [(path, path.stat()) for path in self.files]
         return [[path.name, stat.st_size, stat.st_mtime_ns] for path, stat in stats]
-
-
-class FileReader:
-    """Reads with pread, so that nothing is mapped: pages read never count as this process' memory, and a file
-    that shrinks meanwhile is an error, not a SIGBUS."""
-
-    def __init__(self, paths: Sequence[Path]) -> None:
-        self.paths = list(paths)
-        self._fds: dict[int, int] = {}
-
-    def read(self, part: int, offset: int, out: memoryview) -> None:
-        fd = self._fds.get(part)
-        if fd is None:
-            fd = self._fds[part] = os.open(self.paths[part], os.O_RDONLY)
-        done, size = 0, len(out)
-        while done < size:
-            count = os.preadv(fd, [out[done:]], offset + done)
-            if count == 0:
-                raise Hy3Error(
-                    f"{self.paths[part]} ends at byte {offset + done}, where tensor data was expected",
-                    "Do not change the source while it is converted",
-                )
-            done += count
-        if hasattr(os, "posix_fadvise"):
-            # Read once and never again: left in the page cache, a 600 GB source pushes everything else out of
-            # it.
-            os.posix_fadvise(fd, offset, size, os.POSIX_FADV_DONTNEED)
-
-    def close(self) -> None:
-        for fd in self._fds.values():
-            os.close(fd)
-        self._fds.clear()
