@@ -1,10 +1,24 @@
-"""Shared by all tests: the `report` fixture, whose lines end up in pytest's terminal summary."""
+"""Shared by all tests: the `report` fixture, whose lines end up in pytest's terminal summary.
+
+The folders `live` and `peer` import packages that the other tests do without, so they are not even looked into
+unless their marker is asked for: `pytest -m live`.
+"""
 
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
 PROPERTY = "report"
+OPTIONAL = ("live", "peer")  # folders, and the markers of what is in them
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """True where the marker expression leaves the folder's tests out; else pytest decides."""
+    name, expression = collection_path.name, config.option.markexpr
+    if name not in OPTIONAL or collection_path.parent != Path(__file__).parent or not expression:
+        return None
+    return True if name not in expression.replace(f"not {name}", "") else None
 
 
 @pytest.fixture
