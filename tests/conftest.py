@@ -1,7 +1,7 @@
 """Shared by all tests: the `report` fixture, whose lines end up in pytest's terminal summary.
 
-The folders `live` and `peer` import packages that the other tests do without, so they are not even looked into
-unless their marker is asked for: `pytest -m live`.
+The folders `live` and `peer` import packages that the other tests do without, so they are not even looked
+into unless their marker is asked for: `pytest -m live`.
 """
 
 from collections.abc import Callable
