@@ -8,8 +8,8 @@ hidden states; the model's lm_head on u[t] predicts x[t + 2].
 from typing import Any
 
 import torch
+from live.torch_hy3 import packed_experts, rename
 from support.random_hy3 import Weights
-from torch_hy3 import packed_experts, rename
 from transformers import HYV3Config, HYV3ForCausalLM
 from transformers.cache_utils import DynamicCache
 from transformers.models.hy_v3.modeling_hy_v3 import HYV3DecoderLayer, HYV3RMSNorm

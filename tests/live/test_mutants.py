@@ -12,10 +12,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from reference_mtp import ReferenceMtp
+from live.reference_mtp import ReferenceMtp
+from live.torch_hy3 import convert, forward, make_model, save_checkpoint
 from support.compare import relative_error
 from support.random_hy3 import make_config, make_tokens, make_weights
-from torch_hy3 import convert, forward, make_model, save_checkpoint
 from transformers import HYV3ForCausalLM
 from transformers.models.hy_v3 import modeling_hy_v3
 

@@ -13,11 +13,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from reference_mtp import ReferenceMtp
+from live.reference_mtp import ReferenceMtp
+from live.torch_hy3 import convert, forward, make_model, save_checkpoint
 from support.compare import relative_error
 from support.numpy_hy3 import Cache, Hy3, Result
 from support.random_hy3 import make_config, make_tokens, make_weights
-from torch_hy3 import convert, forward, make_model, save_checkpoint
 
 import hy3core
 
@@ -35,7 +35,7 @@ SHAPES: dict[str, dict[str, Any]] = {
                  "num_nextn_predict_layers": 1},
     # nothing a power of two; a dense layer in the middle; two shared experts
     "uneven": {"hidden_size": 104, "intermediate_size": 200, "num_hidden_layers": 4, "num_attention_heads": 6,
-               "num_key_value_heads": 3, "head_dim": 72, "num_experts": 5, "num_experts_per_tok": 3,
+               "num_key_value_heads": 3, "head_dim": 80, "num_experts": 5, "num_experts_per_tok": 3,
                "num_shared_experts": 2, "moe_intermediate_size": 90, "vocab_size": 317,
                "mlp_layer_types": ["sparse", "sparse", "dense", "sparse"]},
     # tied head, no grouping of heads, many experts, MTP
@@ -138,3 +138,39 @@ def test_numpy_reference(case: Callable[[str], Case], name: str, report: Callabl
             error = max(error, relative_error(ours, theirs.numpy()))
     report(f"NumPy reference {name}: within {error:.1e} of transformers")
     assert error < TOLERANCE / 10
+
+
+class OneFlip(Hy3):
+    """In one layer and row, the first rejected expert is chosen instead of the last chosen one."""
+
+    def __init__(self, right: Hy3, layer: int, row: int) -> None:
+        self.__dict__.update(right.__dict__)
+        self.flipped, self.row = f"model.layers.{layer}.mlp", row
+
+    def scores(self, x: np.ndarray, name: str) -> tuple[np.ndarray, np.ndarray]:
+        s, biased = super().scores(x, name)
+        if name == self.flipped:
+            k = self.config["num_experts_per_tok"]
+            order = np.argsort(-biased[self.row], kind="stable")
+            biased[self.row, order[[k - 1, k]]] = biased[self.row, order[[k, k - 1]]]
+        return s, biased
+
+
+@pytest.mark.parametrize("name", ["hy3-like", "uneven", "tied", "yarn"])
+def test_a_flipped_expert_would_show(
+    case: Callable[[str], Case], name: str, report: Callable[[str], None]
+) -> None:
+    """The engine does not show its choices, but its logits do: with one other expert in one layer of one row,
+    that row misses the tolerance by far. So logits within the tolerance mean the same experts everywhere.
+    """
+    c = case(name)
+    tokens = c.prompts[64]
+    right = c.numpy.forward(tokens)
+    errors = []
+    for layer, routing in right.routing.items():
+        for row in range(0, 64, 9):
+            flipped = OneFlip(c.numpy, layer, row).forward(tokens)
+            assert (flipped.routing[layer].chosen[row] != routing.chosen[row]).any()
+            errors.append(relative_error(flipped.logits, right.logits))
+    report(f"one flipped expert, {name}: error {min(errors):.1e} at least, in {len(errors)} places")
+    assert min(errors) > 10 * TOLERANCE

@@ -26,7 +26,9 @@ PATTERNS = (  # the published pre-tokenizer of the Hunyuan family
 
 def make_model(config: dict[str, Any], weights: Weights) -> HYV3ForCausalLM:
     """Attention and experts in eager mode: the formulas as they stand, and no demands on widths."""
-    eager = HYV3Config(**config, attn_implementation="eager", experts_implementation="eager")
+    tokens, _ = vocabulary(config["vocab_size"])
+    ids = {key: tokens.index(SPECIALS[key]) for key in ("bos_token_id", "eos_token_id")}
+    eager = HYV3Config(**config, **ids, attn_implementation="eager", experts_implementation="eager")
     model = HYV3ForCausalLM(eager).float().eval()
     missing, unexpected = model.load_state_dict(packed(config, weights), strict=False)
     tied = ["lm_head.weight"] if config["tie_word_embeddings"] else []

@@ -14,12 +14,12 @@ from pathlib import Path
 import numpy as np
 
 HERE = Path(__file__).parent
-sys.path[:0] = [str(HERE.parents[1]), str(HERE.parents[1] / "live")]
+sys.path.insert(0, str(HERE.parents[1]))
 
 import torch  # noqa: E402
-from reference_mtp import ReferenceMtp  # noqa: E402
+from live.reference_mtp import ReferenceMtp  # noqa: E402
+from live.torch_hy3 import forward, make_model  # noqa: E402
 from support.random_hy3 import in_type, make_config, make_tokens, make_weights, write_model  # noqa: E402
-from torch_hy3 import forward, make_model  # noqa: E402
 
 LENGTHS = (1, 2, 63, 64, 65, 300)
 KEPT = (0, 1, 31, 61, 62, 63, 64, 130, 255, 256, 298, 299)  # around the sizes that kernels and spans like
