@@ -14,11 +14,12 @@ namespace {
 
 thread_local std::string last_error;
 
-constexpr std::array all_types = {Type::F32,     Type::F16,   Type::BF16,   Type::Q4_0,    Type::Q4_1,  Type::Q5_0,
-                                  Type::Q5_1,    Type::Q8_0,  Type::Q2_K,   Type::Q3_K,    Type::Q4_K,  Type::Q5_K,
-                                  Type::Q6_K,    Type::IQ1_S, Type::IQ1_M,  Type::IQ2_XXS, Type::IQ2_XS, Type::IQ2_S,
-                                  Type::IQ3_XXS, Type::IQ3_S, Type::IQ4_NL, Type::IQ4_XS,  Type::MXFP4, Type::Q8_0_HY3,
-                                  Type::I8,      Type::I16,   Type::I32,    Type::I64,     Type::F64};
+constexpr std::array all_types = {Type::F32,     Type::F16,    Type::BF16,  Type::Q4_0,     Type::Q4_1,
+                                  Type::Q5_0,    Type::Q5_1,   Type::Q8_0,  Type::Q2_K,     Type::Q3_K,
+                                  Type::Q4_K,    Type::Q5_K,   Type::Q6_K,  Type::IQ1_S,    Type::IQ1_M,
+                                  Type::IQ2_XXS, Type::IQ2_XS, Type::IQ2_S, Type::IQ3_XXS,  Type::IQ3_S,
+                                  Type::IQ4_NL,  Type::IQ4_XS, Type::MXFP4, Type::Q8_0_HY3, Type::I8,
+                                  Type::I16,     Type::I32,    Type::I64,   Type::F64};
 
 const std::vector<BackendInfo>& backends() {
     static const std::vector<BackendInfo> all = available_backends();
@@ -26,8 +27,12 @@ const std::vector<BackendInfo>& backends() {
 }
 
 hy3_type_info describe(const TypeInfo& info) {
-    return {static_cast<uint32_t>(info.type), info.name,          info.block, info.bytes,
-            info.quantizable,                 info.dequantizable};
+    return {static_cast<uint32_t>(info.type),
+            info.name,
+            info.block,
+            info.bytes,
+            info.quantizable,
+            info.dequantizable};
 }
 
 const TypeInfo& known_type(uint32_t id) {
@@ -39,9 +44,10 @@ const TypeInfo& known_type(uint32_t id) {
 void check_size(const TypeInfo& type, int64_t rows, int64_t cols, size_t nbytes, const char* what) {
     require(rows >= 0 && cols >= 0, "Rows and columns cannot be negative.");
     const uint64_t row = row_bytes(type.type, static_cast<uint64_t>(cols));
-    if ((rows > 0 && row > SIZE_MAX / static_cast<uint64_t>(rows)) || row * static_cast<uint64_t>(rows) != nbytes)
-        fail(Status::invalid_argument, "The ", what, " buffer has ", nbytes, " bytes, and ", rows, " rows of ", cols, " ",
-             type.name, " values take ", row, " each.");
+    if ((rows > 0 && row > SIZE_MAX / static_cast<uint64_t>(rows)) ||
+        row * static_cast<uint64_t>(rows) != nbytes)
+        fail(Status::invalid_argument, "The ", what, " buffer has ", nbytes, " bytes, and ", rows,
+             " rows of ", cols, " ", type.name, " values take ", row, " each.");
 }
 
 }  // namespace
@@ -108,8 +114,8 @@ hy3_status hy3_find_type(const char* name, hy3_type_info* out) {
     return guard([&] {
         const hy3::TypeInfo* info = hy3::find_type(std::string_view(name));
         if (info == nullptr)
-            hy3::fail(hy3::Status::invalid_argument, "There is no tensor type \"", name, "\". Known are f32, f16, bf16, ",
-                      "q8_0, q4_k and the other names of the GGUF types.");
+            hy3::fail(hy3::Status::invalid_argument, "There is no tensor type \"", name,
+                      "\". Known are f32, f16, bf16, ", "q8_0, q4_k and the other names of the GGUF types.");
         *out = describe(*info);
     });
 }
@@ -122,8 +128,9 @@ hy3_status hy3_dequantize(uint32_t type, const void* src, size_t nbytes, float* 
     });
 }
 
-hy3_status hy3_convert_rows(uint32_t src_type, const void* src, size_t src_nbytes, uint32_t dst_type, void* dst,
-                            size_t dst_nbytes, int64_t rows, int64_t cols, const float* importance, int threads) {
+hy3_status hy3_convert_rows(uint32_t src_type, const void* src, size_t src_nbytes, uint32_t dst_type,
+                            void* dst, size_t dst_nbytes, int64_t rows, int64_t cols, const float* importance,
+                            int threads) {
     return guard([&] {
         const hy3::TypeInfo& from = known_type(src_type);
         const hy3::TypeInfo& to = known_type(dst_type);
@@ -131,7 +138,8 @@ hy3_status hy3_convert_rows(uint32_t src_type, const void* src, size_t src_nbyte
         check_size(to, rows, cols, dst_nbytes, "destination");
         require(threads >= 0, "The number of threads cannot be negative. Give 0 for all cores.");
         const auto cores = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-        hy3::convert_rows(from.type, src, to.type, dst, rows, cols, importance, threads == 0 ? cores : threads);
+        hy3::convert_rows(from.type, src, to.type, dst, rows, cols, importance,
+                          threads == 0 ? cores : threads);
     });
 }
 

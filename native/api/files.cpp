@@ -7,8 +7,8 @@ using namespace hy3::api;
 
 namespace {
 
-// Scalars are handed out by address, so they must be stored somewhere that lives as long as the file: the variant's
-// own storage, whose alternatives all begin at its address.
+// Scalars are handed out by address, so they must be stored somewhere that lives as long as the file: the
+// variant's own storage, whose alternatives all begin at its address.
 const void* scalar_address(const hy3::GgufValue& value) {
     return std::visit([](const auto& x) { return static_cast<const void*>(&x); }, value);
 }
@@ -16,7 +16,8 @@ const void* scalar_address(const hy3::GgufValue& value) {
 hy3_value describe(const hy3::GgufValue& value) {
     if (const auto* array = std::get_if<hy3::GgufArray>(&value)) {
         const bool plain = hy3::kind_bytes(array->kind) > 0;
-        return {true, static_cast<hy3_kind>(array->kind), array->count, plain ? array->bytes.data() : nullptr};
+        return {true, static_cast<hy3_kind>(array->kind), array->count,
+                plain ? array->bytes.data() : nullptr};
     }
     const bool text = std::holds_alternative<std::string_view>(value);
     return {false, static_cast<hy3_kind>(hy3::kind_of(value)), 1, text ? nullptr : scalar_address(value)};
@@ -31,19 +32,32 @@ hy3::GgufValue scalar(const void* data) {
 
 hy3::GgufValue read_scalar(const hy3_value& value) {
     switch (value.element) {
-        case HY3_KIND_U8: return scalar<uint8_t>(value.data);
-        case HY3_KIND_I8: return scalar<int8_t>(value.data);
-        case HY3_KIND_U16: return scalar<uint16_t>(value.data);
-        case HY3_KIND_I16: return scalar<int16_t>(value.data);
-        case HY3_KIND_U32: return scalar<uint32_t>(value.data);
-        case HY3_KIND_I32: return scalar<int32_t>(value.data);
-        case HY3_KIND_F32: return scalar<float>(value.data);
-        case HY3_KIND_BOOL: return *static_cast<const uint8_t*>(value.data) != 0;
-        case HY3_KIND_STR: return view(*static_cast<const hy3_str*>(value.data));
-        case HY3_KIND_U64: return scalar<uint64_t>(value.data);
-        case HY3_KIND_I64: return scalar<int64_t>(value.data);
-        case HY3_KIND_F64: return scalar<double>(value.data);
-        case HY3_KIND_ARRAY: break;
+        case HY3_KIND_U8:
+            return scalar<uint8_t>(value.data);
+        case HY3_KIND_I8:
+            return scalar<int8_t>(value.data);
+        case HY3_KIND_U16:
+            return scalar<uint16_t>(value.data);
+        case HY3_KIND_I16:
+            return scalar<int16_t>(value.data);
+        case HY3_KIND_U32:
+            return scalar<uint32_t>(value.data);
+        case HY3_KIND_I32:
+            return scalar<int32_t>(value.data);
+        case HY3_KIND_F32:
+            return scalar<float>(value.data);
+        case HY3_KIND_BOOL:
+            return *static_cast<const uint8_t*>(value.data) != 0;
+        case HY3_KIND_STR:
+            return view(*static_cast<const hy3_str*>(value.data));
+        case HY3_KIND_U64:
+            return scalar<uint64_t>(value.data);
+        case HY3_KIND_I64:
+            return scalar<int64_t>(value.data);
+        case HY3_KIND_F64:
+            return scalar<double>(value.data);
+        case HY3_KIND_ARRAY:
+            break;
     }
     hy3::fail(hy3::Status::invalid_argument, "A metadata value is of an unknown kind.");
 }
@@ -92,7 +106,8 @@ hy3_status hy3_gguf_key(const hy3_gguf* file, size_t index, hy3_str* key, hy3_va
     });
 }
 
-hy3_status hy3_gguf_strings(const hy3_gguf* file, size_t index, void (*visit)(void* user, hy3_str text), void* user) {
+hy3_status hy3_gguf_strings(const hy3_gguf* file, size_t index, void (*visit)(void* user, hy3_str text),
+                            void* user) {
     return guard([&] {
         require(index < file->file->metadata().size(), "There is no key of that index.");
         const hy3::GgufValue& value = file->file->metadata()[index].value;
@@ -112,8 +127,10 @@ hy3_status hy3_gguf_tensor(const hy3_gguf* file, size_t index, hy3_tensor_info* 
     return guard([&] {
         require(index < file->file->tensors().size(), "There is no tensor of that index.");
         const hy3::TensorInfo& info = file->file->tensors()[index];
-        *out = {view(info.name), static_cast<uint32_t>(info.type), info.shape.size(), {1, 1, 1, 1}, info.nbytes,
-                info.offset,     info.file,                        info.data};
+        *out = {view(info.name),   static_cast<uint32_t>(info.type),
+                info.shape.size(), {1, 1, 1, 1},
+                info.nbytes,       info.offset,
+                info.file,         info.data};
         for (uint32_t i = 0; i < info.shape.size(); i++) out->shape[i] = info.shape[i];
     });
 }
@@ -136,7 +153,8 @@ hy3_status hy3_header_add_key(hy3_header* header, hy3_str key, hy3_value value) 
             for (uint64_t i = 0; i < value.count; i++) strings.push_back(view(all[i]));
             header->header.add_strings(view(key), strings);
         } else {
-            header->header.add_numbers(view(key), static_cast<hy3::GgufKind>(value.element), value.data, value.count);
+            header->header.add_numbers(view(key), static_cast<hy3::GgufKind>(value.element), value.data,
+                                       value.count);
         }
     });
 }

@@ -86,8 +86,8 @@ hy3_session_options hy3_session_default_options(void) {
 hy3_status hy3_session_open(hy3_model* model, const hy3_session_options* o, hy3_session** out) {
     return guard([&] {
         require(o->kv == HY3_KV_F32 || o->kv == HY3_KV_F16, "The KV type is unknown. Give f32 or f16.");
-        const hy3::SessionOptions options{o->ctx, o->kv == HY3_KV_F32 ? hy3::KvType::f32 : hy3::KvType::f16, o->chunk,
-                                          o->mtp};
+        const hy3::SessionOptions options{o->ctx, o->kv == HY3_KV_F32 ? hy3::KvType::f32 : hy3::KvType::f16,
+                                          o->chunk, o->mtp};
         *out = new hy3_session{std::make_unique<hy3::Session>(model->model, options)};
     });
 }
@@ -113,15 +113,16 @@ hy3_status hy3_session_hidden(const hy3_session* session, const float** out) {
     return guard([&] { *out = session->session->hidden().data(); });
 }
 
-hy3_status hy3_session_mtp_logits(hy3_session* session, int32_t token, float* logits, hy3_abort_fn abort, void* user) {
+hy3_status hy3_session_mtp_logits(hy3_session* session, int32_t token, float* logits, hy3_abort_fn abort,
+                                  void* user) {
     return guard([&] {
         CallbackAbort check(abort, user);
         session->session->mtp_logits(token, logits, check);
     });
 }
 
-hy3_status hy3_session_score(hy3_session* session, const int32_t* tokens, size_t n, float* out, hy3_abort_fn abort,
-                             void* user) {
+hy3_status hy3_session_score(hy3_session* session, const int32_t* tokens, size_t n, float* out,
+                             hy3_abort_fn abort, void* user) {
     return guard([&] {
         CallbackAbort check(abort, user);
         session->session->score(ids(tokens, n), out, check);
@@ -157,12 +158,14 @@ hy3_status hy3_sample(const float* logits, size_t vocab, const hy3_sampling* sam
     });
 }
 
-hy3_status hy3_generation_new(hy3_session* session, const int32_t* prompt, size_t n, const hy3_sampling* sampling,
-                              const int32_t* stop_ids, size_t n_stop, int64_t max_tokens, hy3_generation** out) {
+hy3_status hy3_generation_new(hy3_session* session, const int32_t* prompt, size_t n,
+                              const hy3_sampling* sampling, const int32_t* stop_ids, size_t n_stop,
+                              int64_t max_tokens, hy3_generation** out) {
     return guard([&] {
         const auto text = ids(prompt, n), stops = ids(stop_ids, n_stop);
-        *out = new hy3_generation{hy3::Generation(*session->session, {text.begin(), text.end()}, convert(*sampling),
-                                                  {stops.begin(), stops.end()}, max_tokens)};
+        *out =
+            new hy3_generation{hy3::Generation(*session->session, {text.begin(), text.end()},
+                                               convert(*sampling), {stops.begin(), stops.end()}, max_tokens)};
     });
 }
 

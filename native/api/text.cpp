@@ -75,7 +75,8 @@ void hy3_decoder_free(hy3_decoder* decoder) {
     delete decoder;
 }
 
-hy3_status hy3_decoder_push(hy3_decoder* decoder, int32_t id, void (*take)(void* user, hy3_str text), void* user) {
+hy3_status hy3_decoder_push(hy3_decoder* decoder, int32_t id, void (*take)(void* user, hy3_str text),
+                            void* user) {
     return guard([&] { take(user, view(decoder->decoder.push(id))); });
 }
 

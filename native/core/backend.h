@@ -1,9 +1,10 @@
-// What a backend does: the dozen fused operations of a decoder layer. The forward pass (core/forward.h) is written
-// once over this interface. A backend owns its memory; pointers below are in it unless they say host.
+// What a backend does: the dozen fused operations of a decoder layer. The forward pass (core/forward.h) is
+// written once over this interface. A backend owns its memory; pointers below are in it unless they say host.
 //
-// Every operation is row-wise independent: what it computes for a row depends on that row's inputs, the weights and
-// the row's own cache, never on the other rows, the number of threads or where a chunk was cut. Reductions
-// run in an order that is a fixed function of the column index (or, in attention, of the absolute position).
+// Every operation is row-wise independent: what it computes for a row depends on that row's inputs, the
+// weights and the row's own cache, never on the other rows, the number of threads or where a chunk was cut.
+// Reductions run in an order that is a fixed function of the column index (or, in attention, of the absolute
+// position).
 #pragma once
 
 #include <cstddef>
@@ -62,7 +63,8 @@ class Backend {
     virtual void embed(const Batch& batch, const Matrix& table, float* hidden) = 0;
     // out (n, width) = RMSNorm(x) * weight
     virtual void norm(int64_t n, const float* x, const Floats& weight, float* out) = 0;
-    // q (n, q_width) = RoPE(head norm(Wq x)); keys RoPE(head norm(Wk x)) and values Wv x go to the cache, layer `slot`
+    // q (n, q_width) = RoPE(head norm(Wq x)); keys RoPE(head norm(Wk x)) and values Wv x go to the cache,
+    // layer `slot`
     virtual void qkv(const Batch& batch, const Layer& layer, int slot, const float* x, float* q) = 0;
     // out (n, q_width): causal attention of each row over positions 0..its own of its sequence
     virtual void attention(const Batch& batch, int slot, const float* q, float* out) = 0;
@@ -75,7 +77,8 @@ class Backend {
     // hidden (n, hidden) += sum of the chosen experts, weighted, + shared expert
     virtual void experts(int64_t n, const Layer& layer, const float* x, const int32_t* experts,
                          const float* weights, float* hidden) = 0;
-    // out (n, hidden) = eh_proj(concat(RMSNorm(embedding of the token), RMSNorm(state))); state (n, hidden) post-norm
+    // out (n, hidden) = eh_proj(concat(RMSNorm(embedding of the token), RMSNorm(state))); state (n, hidden)
+    // post-norm
     virtual void mtp_input(const Batch& batch, const Mtp& mtp, const float* state, float* out) = 0;
     // logits (n, vocab) = head x
     virtual void head(int64_t n, const Matrix& head, const float* x, float* logits) = 0;

@@ -3,6 +3,8 @@
 
 #include "core/backend.h"
 #include "core/error.h"
+#include "cpu/cpu_backend.h"
+#include "cpu/kernels.h"
 #include "reference/reference_backend.h"
 
 namespace hy3 {
@@ -16,11 +18,13 @@ uint64_t physical_memory() {
 }  // namespace
 
 std::vector<BackendInfo> available_backends() {
-    return {{"reference", "plain float32 loops", physical_memory()}};
+    return {{"cpu", cat("host processor, ", cpu::usable_kernels().front()->name), physical_memory()},
+            {"reference", "plain float32 loops, the measure of the others", physical_memory()}};
 }
 
-std::unique_ptr<Backend> make_backend(const std::string& name, const Config& config, int) {
-    if (name == "auto" || name == "reference") return make_reference_backend(config);
+std::unique_ptr<Backend> make_backend(const std::string& name, const Config& config, int threads) {
+    if (name == "auto" || name == "cpu") return make_cpu_backend(config, threads);
+    if (name == "reference") return make_reference_backend(config);
     fail(Status::invalid_argument, "There is no backend \"", name, "\". Known are auto, cpu and reference.");
 }
 

@@ -24,8 +24,12 @@ class KeyReader {
     int width(std::string_view name) const { return checked(name, file_.get_u64(key(name))); }
     int width_or(std::string_view name, int otherwise) const { return has(name) ? width(name) : otherwise; }
     float real(std::string_view name) const { return file_.get_f32(key(name)); }
-    float real_or(std::string_view name, float otherwise) const { return file_.get_f32_or(key(name), otherwise); }
-    bool flag_or(std::string_view name, bool otherwise) const { return file_.get_bool_or(key(name), otherwise); }
+    float real_or(std::string_view name, float otherwise) const {
+        return file_.get_f32_or(key(name), otherwise);
+    }
+    bool flag_or(std::string_view name, bool otherwise) const {
+        return file_.get_bool_or(key(name), otherwise);
+    }
     std::string_view text_or(std::string_view name, std::string_view otherwise) const {
         return file_.get_string_or(key(name), otherwise);
     }
@@ -37,15 +41,16 @@ class KeyReader {
             if (value == 0) continue;
             int width = checked(name, value);
             if (found != 0 && found != width)
-                fail(Status::unsupported, file_.path(), ": ", key(name), " has layers of different widths (", found,
-                     " and ", width, "). This engine takes one width for all layers.");
+                fail(Status::unsupported, file_.path(), ": ", key(name), " has layers of different widths (",
+                     found, " and ", width, "). This engine takes one width for all layers.");
             found = width;
         }
         return found;
     }
 
     [[noreturn]] void reject(std::string_view name, const std::string& why) const {
-        fail(Status::format, file_.path(), ": ", key(name), " ", why, ". The file is damaged or not a Hy3 model.");
+        fail(Status::format, file_.path(), ": ", key(name), " ", why,
+             ". The file is damaged or not a Hy3 model.");
     }
 
   private:
@@ -65,7 +70,8 @@ std::string_view architecture(const Gguf& file) {
              "\", and this engine runs only hy_v3. Use a GGUF of Hy3 or Hy-MT2.");
     if (file.dialect() == Dialect::hy3_original)
         fail(Status::unsupported, file.path(),
-             ": the file is in the original hy3 engine's own layout. Rewrite it with `hy3 convert FILE -o NEW.gguf`, "
+             ": the file is in the original hy3 engine's own layout. Rewrite it with `hy3 convert FILE -o "
+             "NEW.gguf`, "
              "then use the new file.");
     return arch;
 }
@@ -74,8 +80,8 @@ bool has_block_tensor(const Gguf& file, int block, std::string_view name) {
     return file.tensor(cat("blk.", block, ".", name)) != nullptr;
 }
 
-// block_count includes the MTP layers, and nextn_predict_layers says how many they are; but some files declare
-// an MTP layer that was stripped, and a few count only the trunk. The tensors decide.
+// block_count includes the MTP layers, and nextn_predict_layers says how many they are; but some files
+// declare an MTP layer that was stripped, and a few count only the trunk. The tensors decide.
 void count_layers(const Gguf& file, const KeyReader& keys, Config& config) {
     const auto blocks = static_cast<uint64_t>(keys.width("block_count"));
     if (blocks > max_layers) keys.reject("block_count", cat("is ", blocks, ", above ", max_layers));
@@ -135,22 +141,21 @@ RopeConfig read_rope(const KeyReader& keys, int64_t ctx) {
     rope.factor = keys.real("rope.scaling.factor");
     if (!(rope.factor >= 1.0f && rope.factor <= 1024.0f))
         keys.reject("rope.scaling.factor", cat("is ", rope.factor, ", outside 1..1024"));
-    rope.original_ctx =
-        keys.width_or("rope.scaling.original_context_length", static_cast<int>(std::min<int64_t>(ctx, max_width)));
+    rope.original_ctx = keys.width_or("rope.scaling.original_context_length",
+                                      static_cast<int>(std::min<int64_t>(ctx, max_width)));
     rope.beta_fast = keys.real_or("rope.scaling.yarn_beta_fast", rope.beta_fast);
     rope.beta_slow = keys.real_or("rope.scaling.yarn_beta_slow", rope.beta_slow);
     // llama.cpp multiplies attn_factor onto YaRN's own factor; ours is the whole product.
     if (keys.has("rope.scaling.attn_factor"))
-        rope.attention_factor =
-            keys.real("rope.scaling.attn_factor") * (1.0f + 0.1f * std::log(rope.factor));
+        rope.attention_factor = keys.real("rope.scaling.attn_factor") * (1.0f + 0.1f * std::log(rope.factor));
     return rope;
 }
 
 void apply_overrides(const ConfigOverrides& overrides, Config& config) {
     if (overrides.experts != 0) {
         if (overrides.experts < 1 || overrides.experts > config.n_experts)
-            fail(Status::invalid_argument, "experts is ", overrides.experts, ", and the model has ", config.n_experts,
-                 ". Give a number from 1 to that, or 0 for the model's own.");
+            fail(Status::invalid_argument, "experts is ", overrides.experts, ", and the model has ",
+                 config.n_experts, ". Give a number from 1 to that, or 0 for the model's own.");
         config.n_experts_used = overrides.experts;
     }
     if (!(overrides.rope_factor >= 1.0f && overrides.rope_factor <= 1024.0f))
@@ -177,17 +182,18 @@ Config read_config(const Gguf& file, const ConfigOverrides& overrides) {
     config.n_heads = keys.width("attention.head_count");
     config.n_kv_heads = keys.width("attention.head_count_kv");
     if (config.n_heads % config.n_kv_heads != 0)
-        keys.reject("attention.head_count", cat("is ", config.n_heads, ", not a multiple of the ", config.n_kv_heads,
-                                                " key/value heads"));
+        keys.reject("attention.head_count", cat("is ", config.n_heads, ", not a multiple of the ",
+                                                config.n_kv_heads, " key/value heads"));
     config.head_dim = keys.width("attention.key_length");
     if (config.head_dim % 16 != 0 || config.head_dim > 1024)
-        fail(Status::unsupported, file.path(), ": ", keys.key("attention.key_length"), " is ", config.head_dim,
-             ". This engine takes head sizes that are multiples of 16, up to 1024.");
+        fail(Status::unsupported, file.path(), ": ", keys.key("attention.key_length"), " is ",
+             config.head_dim, ". This engine takes head sizes that are multiples of 16, up to 1024.");
     if (keys.width_or("attention.value_length", config.head_dim) != config.head_dim)
         fail(Status::unsupported, file.path(), ": ", keys.key("attention.value_length"),
              " differs from attention.key_length. Hy3 has one head size for both.");
     if (static_cast<uint64_t>(config.n_heads) * static_cast<uint64_t>(config.head_dim) > max_width)
-        keys.reject("attention.head_count", cat("is ", config.n_heads, ": too many heads of ", config.head_dim));
+        keys.reject("attention.head_count",
+                    cat("is ", config.n_heads, ": too many heads of ", config.head_dim));
     config.rms_eps = keys.real("attention.layer_norm_rms_epsilon");
     if (!(config.rms_eps > 0.0f && config.rms_eps < 1.0f))
         keys.reject("attention.layer_norm_rms_epsilon", cat("is ", config.rms_eps, ", outside 0..1"));
@@ -198,7 +204,8 @@ Config read_config(const Gguf& file, const ConfigOverrides& overrides) {
 
     const TensorInfo* embed = file.tensor("token_embd.weight");
     if (embed == nullptr)
-        fail(Status::format, file.path(), ": the tensor token_embd.weight is missing. The file is incomplete.");
+        fail(Status::format, file.path(),
+             ": the tensor token_embd.weight is missing. The file is incomplete.");
     if (embed->shape.size() != 2 || embed->shape[1] > max_width)
         fail(Status::format, file.path(), ": token_embd.weight has the shape ", embed->shape.text(),
              ", not [", config.hidden, ", vocabulary]. The file is damaged.");

@@ -57,8 +57,8 @@ struct ConfigOverrides {
     int64_t rope_ctx = 0;      // original context for YaRN
 };
 
-// Reads and checks the `hy_v3.*` keys, and finds out from the tensors present which layers are sparse and whether
-// the MTP layer is there. Throws Error(format) or Error(unsupported) naming the key.
+// Reads and checks the `hy_v3.*` keys, and finds out from the tensors present which layers are sparse and
+// whether the MTP layer is there. Throws Error(format) or Error(unsupported) naming the key.
 Config read_config(const Gguf& file, const ConfigOverrides& overrides);
 
 }  // namespace hy3

@@ -71,7 +71,8 @@ const float* Forward::trunk(std::span<const Row> rows, std::span<const KvCache* 
     return out;
 }
 
-const float* Forward::mtp(std::span<const Row> rows, std::span<const KvCache* const> caches, const float* state) {
+const float* Forward::mtp(std::span<const Row> rows, std::span<const KvCache* const> caches,
+                          const float* state) {
     const auto n = static_cast<int64_t>(rows.size());
     prepare(rows, caches);
     float* hidden = hidden_.get<float>(n * config_.hidden);

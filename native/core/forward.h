@@ -1,5 +1,5 @@
-// The forward pass of a Hy3 model, written once over the Backend interface. A step takes rows of any number of
-// sequences through the trunk, and the MTP layer through the same block code.
+// The forward pass of a Hy3 model, written once over the Backend interface. A step takes rows of any number
+// of sequences through the trunk, and the MTP layer through the same block code.
 #pragma once
 
 #include <cstddef>
@@ -36,12 +36,13 @@ class Forward {
   public:
     Forward(Backend& backend, const Config& config, const Weights& weights);
 
-    // Runs the rows through the trunk, writing their keys and values to the caches. Returns the post-norm hidden
-    // states (n, hidden) in the backend's memory, valid until the next call.
+    // Runs the rows through the trunk, writing their keys and values to the caches. Returns the post-norm
+    // hidden states (n, hidden) in the backend's memory, valid until the next call.
     const float* trunk(std::span<const Row> rows, std::span<const KvCache* const> caches);
 
-    // The MTP layer for rows whose token is the one AFTER their position; `state` (n, hidden) are the post-norm states
-    // of their positions. Returns the layer's own post-norm states, valid until the next call.
+    // The MTP layer for rows whose token is the one AFTER their position; `state` (n, hidden) are the
+    // post-norm states of their positions. Returns the layer's own post-norm states, valid until the next
+    // call.
     const float* mtp(std::span<const Row> rows, std::span<const KvCache* const> caches, const float* state);
 
     // Logits of some rows of post-norm states: states row rows[i] goes to host_logits[i] (vocab).
@@ -52,7 +53,8 @@ class Forward {
         run_head(weights_.mtp.head, rows, states, host_logits);
     }
 
-    // Rows of logits that head() computes at once; the buffer is that times the vocabulary (15 MB at 120,832).
+    // Rows of logits that head() computes at once; the buffer is that times the vocabulary (15 MB at
+    // 120,832).
     static constexpr size_t head_rows = 32;
 
   private:

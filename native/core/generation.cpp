@@ -38,8 +38,8 @@ Generation::Generation(Session& session, std::vector<int32_t> prompt, const Samp
     stats_.prompt_tokens = static_cast<int64_t>(prompt_.size());
 }
 
-// Keeps the longest common prefix of the context and the prompt, but leaves at least the last token to evaluate,
-// since its logits are wanted.
+// Keeps the longest common prefix of the context and the prompt, but leaves at least the last token to
+// evaluate, since its logits are wanted.
 void Generation::evaluate_prompt(AbortCheck& abort) {
     const Stopwatch watch(stats_.prompt_seconds);
     const auto& have = session_.tokens();
@@ -47,8 +47,8 @@ void Generation::evaluate_prompt(AbortCheck& abort) {
     const auto common = std::min<int64_t>(differ - have.begin(), stats_.prompt_tokens - 1);
     const int64_t ctx = session_.options().ctx;
     if (stats_.prompt_tokens > ctx)
-        fail(Status::context_full, "The prompt has ", stats_.prompt_tokens, " tokens and the context holds ", ctx,
-             ". Use a larger context or a shorter prompt.");
+        fail(Status::context_full, "The prompt has ", stats_.prompt_tokens, " tokens and the context holds ",
+             ctx, ". Use a larger context or a shorter prompt.");
     session_.truncate(common);
     stats_.reused_tokens = common;
     std::vector<float> logits(static_cast<size_t>(session_.model().config().vocab));
@@ -71,7 +71,8 @@ std::optional<int32_t> Generation::next(AbortCheck& abort) {
         step({&item, 1}, abort);
         pending_.reset();
     }
-    const int32_t token = sampler_.sample(logits_, session_.tokens(), static_cast<uint64_t>(session_.position()));
+    const int32_t token =
+        sampler_.sample(logits_, session_.tokens(), static_cast<uint64_t>(session_.position()));
     if (std::find(stop_ids_.begin(), stop_ids_.end(), token) != stop_ids_.end()) {
         stats_.finish = Finish::stop;
         stats_.stop_id = token;

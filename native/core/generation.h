@@ -24,12 +24,13 @@ struct GenerationStats {
 
 class Generation {
   public:
-    // `prompt` is the whole text so far, what the session holds of it included. The session must outlive this.
-    Generation(Session& session, std::vector<int32_t> prompt, const Sampling& sampling, std::vector<int32_t> stop_ids,
-               int64_t max_tokens);
+    // `prompt` is the whole text so far, what the session holds of it included. The session must outlive
+    // this.
+    Generation(Session& session, std::vector<int32_t> prompt, const Sampling& sampling,
+               std::vector<int32_t> stop_ids, int64_t max_tokens);
 
-    // The next token, or nothing when an end token was drawn (it is not returned) or max_tokens are out. On an error the
-    // session is as before the call, and the call may be repeated.
+    // The next token, or nothing when an end token was drawn (it is not returned) or max_tokens are out. On
+    // an error the session is as before the call, and the call may be repeated.
     std::optional<int32_t> next(AbortCheck& abort);
 
     const GenerationStats& stats() const { return stats_; }
@@ -42,7 +43,7 @@ class Generation {
     Sampler sampler_;
     std::vector<int32_t> stop_ids_;
     int64_t max_tokens_;
-    std::vector<float> logits_;  // of the position after the session's last; empty: not evaluated
+    std::vector<float> logits_;       // of the position after the session's last; empty: not evaluated
     std::optional<int32_t> pending_;  // drawn, but not yet evaluated
     GenerationStats stats_;
 };

@@ -207,6 +207,18 @@ uint32_t read_alignment(const GgufPart& part) {
     return value;
 }
 
+// Before the tensor table is allocated: tensors do not overlap and each begins at a multiple of the
+// alignment, so each but the last takes as much of the data section.
+void check_room(const GgufPart& part) {
+    if (part.n_tensors == 0) return;
+    const uint64_t least = part.n_tensors * min_tensor_bytes + (part.n_tensors - 1) * part.alignment + 1;
+    if (least > part.cursor.remaining()) {
+        fail(Status::format, part.path(), ": the tensor table claims ", part.n_tensors,
+             " tensors, which with their data take ", least, " bytes or more, but only ",
+             part.cursor.remaining(), " are left. The file is incomplete or damaged: download it again.");
+    }
+}
+
 }  // namespace
 
 const GgufValue* GgufPart::find(std::string_view key) const {
@@ -233,11 +245,7 @@ GgufPart read_part(const std::string& path, bool use_mmap) {
     }
     index_keys(part);
     part.alignment = read_alignment(part);
-    // Tensors do not overlap and each begins at a multiple of the alignment, so all but one take that many
-    // bytes.
-    if (part.n_tensors > 1) {
-        part.cursor.expect(part.n_tensors - 1, min_tensor_bytes + part.alignment, {"the tensor table"});
-    }
+    check_room(part);
     return part;
 }
 

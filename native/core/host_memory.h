@@ -15,7 +15,8 @@ class HostBackend : public Backend {
     std::byte* allocate(size_t bytes) override {
         void* block = ::operator new(bytes, alignment, std::nothrow);
         if (block == nullptr)
-            fail(Status::out_of_memory, "No memory for ", bytes, " bytes. Use a smaller context or a smaller file.");
+            fail(Status::out_of_memory, "No memory for ", bytes,
+                 " bytes. Use a smaller context or a smaller file.");
         return static_cast<std::byte*>(block);
     }
     void release(std::byte* block) noexcept override { ::operator delete(block, alignment); }

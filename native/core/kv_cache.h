@@ -1,5 +1,6 @@
-// The key/value cache of one sequence, in pages of a fixed number of positions. Pages are shared between forked
-// sequences and copied when one of them writes, so that sequences fork, grow and shrink without copying the rest.
+// The key/value cache of one sequence, in pages of a fixed number of positions. Pages are shared between
+// forked sequences and copied when one of them writes, so that sequences fork, grow and shrink without
+// copying the rest.
 //
 // A page holds all layers: for each layer the keys, then the values, each as [kv_head][position][head_dim].
 // A row is written once and never changes while its position stands.

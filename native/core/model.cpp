@@ -47,7 +47,8 @@ std::shared_ptr<const Tokenizer> read_tokenizer(const Gguf& file) {
     spec.eot = token_key(file, "tokenizer.ggml.eot_token_id");
     spec.eod = token_key(file, "tokenizer.ggml.eod_token_id");
     spec.pad = token_key(file, "tokenizer.ggml.padding_token_id");
-    if (file.has("tokenizer.ggml.eos_token_ids")) spec.more_eos = file.get_i32s("tokenizer.ggml.eos_token_ids");
+    if (file.has("tokenizer.ggml.eos_token_ids"))
+        spec.more_eos = file.get_i32s("tokenizer.ggml.eos_token_ids");
     return std::make_shared<const Tokenizer>(spec);
 }
 

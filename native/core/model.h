@@ -1,5 +1,5 @@
-// A model ready to run: the file, its configuration, tokenizer and weights, and the backend that computes. Shared by
-// all its sessions, possibly on several threads; steps of different threads take turns.
+// A model ready to run: the file, its configuration, tokenizer and weights, and the backend that computes.
+// Shared by all its sessions, possibly on several threads; steps of different threads take turns.
 #pragma once
 
 #include <memory>

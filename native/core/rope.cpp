@@ -28,8 +28,8 @@ RopeFrequencies rope_frequencies(const RopeConfig& config, int head_dim) {
     }
     if (config.factor <= 1.0f) return out;
 
-    // YaRN: frequencies that turn often within the original context stay (extrapolated), slow ones are divided by
-    // the factor (interpolated), with a linear ramp between.
+    // YaRN: frequencies that turn often within the original context stay (extrapolated), slow ones are
+    // divided by the factor (interpolated), with a linear ramp between.
     const auto ctx = static_cast<double>(config.original_ctx);
     double low = std::floor(correction_dim(config.beta_fast, head_dim, config.theta, ctx));
     double high = std::ceil(correction_dim(config.beta_slow, head_dim, config.theta, ctx));
@@ -38,8 +38,8 @@ RopeFrequencies rope_frequencies(const RopeConfig& config, int head_dim) {
     if (low == high) high += 0.001;  // as transformers: no division by zero
     for (int i = 0; i < half; i++) {
         const auto at = static_cast<size_t>(i);
-        const float ramp =
-            std::clamp((static_cast<float>(i) - static_cast<float>(low)) / static_cast<float>(high - low), 0.0f, 1.0f);
+        const float ramp = std::clamp(
+            (static_cast<float>(i) - static_cast<float>(low)) / static_cast<float>(high - low), 0.0f, 1.0f);
         const float keep = 1.0f - ramp;
         const float interpolated = 1.0f / (config.factor * period[at]);
         out.inv_freq[at] = interpolated * (1.0f - keep) + out.inv_freq[at] * keep;

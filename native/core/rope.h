@@ -1,4 +1,5 @@
-// Rotary position embedding: inverse frequencies (plain or YaRN) and the cosines and sines of a step's positions.
+// Rotary position embedding: inverse frequencies (plain or YaRN) and the cosines and sines of a step's
+// positions.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,8 @@ struct RopeFrequencies {
     float scale = 1.0f;           // multiplies cosines and sines (YaRN's attention factor)
 };
 
-// The table `transformers` computes (modeling_rope_utils.py: default and _compute_yarn_parameters), in float32.
+// The table `transformers` computes (modeling_rope_utils.py: default and _compute_yarn_parameters), in
+// float32.
 RopeFrequencies rope_frequencies(const RopeConfig& config, int head_dim);
 
 // Dimension d of a head is paired with d + head_dim/2 (rotate_half).

@@ -87,7 +87,9 @@ int32_t Sampler::sample(std::span<const float> logits, std::span<const int32_t> 
         if (left < 0.0) return c.id;
     }
     // Rounding left a crumb: the last token that can be drawn at all.
-    return std::find_if(candidates_.rbegin(), candidates_.rend(), [](const Candidate& c) { return c.weight > 0; })->id;
+    return std::find_if(candidates_.rbegin(), candidates_.rend(),
+                        [](const Candidate& c) { return c.weight > 0; })
+        ->id;
 }
 
 void Sampler::penalise(std::span<const int32_t> recent) {
@@ -150,7 +152,8 @@ void Sampler::keep_top_p() {
 void Sampler::keep_min_p() {
     if (sampling_.min_p == 0.0f) return;
     // The largest weight is 1 by construction, and top-k and top-p keep its candidate.
-    std::erase_if(candidates_, [&](const Candidate& c) { return c.weight < static_cast<double>(sampling_.min_p); });
+    std::erase_if(candidates_,
+                  [&](const Candidate& c) { return c.weight < static_cast<double>(sampling_.min_p); });
 }
 
 }  // namespace hy3

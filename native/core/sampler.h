@@ -31,8 +31,9 @@ class Sampler {
   public:
     explicit Sampler(const Sampling& sampling);
 
-    // Order: repetition penalty, temperature, top-k, top-p, min-p, draw. Linear in the vocabulary. `recent` are the
-    // tokens so far; `position` is that of the token to be chosen. Throws Error(format) when a logit is NaN.
+    // Order: repetition penalty, temperature, top-k, top-p, min-p, draw. Linear in the vocabulary. `recent`
+    // are the tokens so far; `position` is that of the token to be chosen. Throws Error(format) when a logit
+    // is NaN.
     int32_t sample(std::span<const float> logits, std::span<const int32_t> recent, uint64_t position);
 
   private:

@@ -43,8 +43,8 @@ double log_probability(std::span<const float> logits, int32_t token) {
 class RowSink {
   public:
     virtual ~RowSink() = default;
-    // States of tokens [first, first + count) are rows [row, row + count) of `states`. first is -1 for a token
-    // that was in the session already and was evaluated again for its state.
+    // States of tokens [first, first + count) are rows [row, row + count) of `states`. first is -1 for a
+    // token that was in the session already and was evaluated again for its state.
     virtual void take(Forward& forward, int64_t first, int64_t count, const float* states, int64_t row) = 0;
 };
 
@@ -100,12 +100,13 @@ class Step {
                     fail(Status::invalid_argument, "A session may occur only once in a step.");
             for (const int32_t token : part.tokens)
                 if (token < 0 || token >= vocab)
-                    fail(Status::invalid_argument, "Token ", token, " is outside the vocabulary of ", vocab, ".");
+                    fail(Status::invalid_argument, "Token ", token, " is outside the vocabulary of ", vocab,
+                         ".");
             const int64_t position = part.session->position(), ctx = part.session->options().ctx;
             const auto n = static_cast<int64_t>(part.tokens.size());
             if (n > ctx - position)
-                fail(Status::context_full, "The context holds ", ctx, " tokens: ", position, " are used and ", n,
-                     " more do not fit. Use a larger context or a shorter text.");
+                fail(Status::context_full, "The context holds ", ctx, " tokens: ", position, " are used and ",
+                     n, " more do not fit. Use a larger context or a shorter text.");
         }
     }
 
@@ -113,9 +114,10 @@ class Step {
         Session& s = *part.session;
         s.tokens_.reserve(s.tokens_.size() + part.tokens.size());
         if (part.tokens.empty()) return;
-        // The state of the last position is lost after truncate(). Evaluating that token again restores it and
-        // writes the very bytes that are there already.
-        const bool needs_state = s.position() > 0 && s.hidden_.empty() && (s.options_.mtp || part.needs_previous);
+        // The state of the last position is lost after truncate(). Evaluating that token again restores it
+        // and writes the very bytes that are there already.
+        const bool needs_state =
+            s.position() > 0 && s.hidden_.empty() && (s.options_.mtp || part.needs_previous);
         part.done = needs_state ? -1 : 0;
         part.hidden = s.hidden_;
         const int64_t back = needs_state || (s.options_.mtp && s.position() > 0) ? 1 : 0;
@@ -245,8 +247,8 @@ class ScoreSink final : public RowSink {
             forward.head(rows, states, std::span(to_).first(rows.size()));
             for (const float* logits : std::span(to_).first(rows.size())) {
                 i++;
-                out_[i] = static_cast<float>(
-                    log_probability({logits, vocab_}, tokens_[static_cast<size_t>(i)]));
+                out_[i] =
+                    static_cast<float>(log_probability({logits, vocab_}, tokens_[static_cast<size_t>(i)]));
             }
         }
     }
@@ -272,7 +274,8 @@ std::unique_ptr<Session> Session::fork() const {
 
 void Session::truncate(int64_t n) {
     if (n < 0 || n > position())
-        fail(Status::invalid_argument, "Cannot truncate to ", n, ": the session has ", position(), " tokens.");
+        fail(Status::invalid_argument, "Cannot truncate to ", n, ": the session has ", position(),
+             " tokens.");
     if (n == position()) return;
     tokens_.resize(static_cast<size_t>(n));
     cache_.shrink(n);
@@ -282,7 +285,8 @@ void Session::truncate(int64_t n) {
 void Session::require_state() const {
     if (hidden_.empty())
         fail(Status::invalid_argument,
-             "The session has no hidden state: nothing was evaluated since it was made or truncated. Evaluate a token "
+             "The session has no hidden state: nothing was evaluated since it was made or truncated. "
+             "Evaluate a token "
              "first.");
 }
 
@@ -293,7 +297,8 @@ std::span<const float> Session::hidden() const {
 
 void Session::mtp_logits(int32_t token, float* logits, AbortCheck& abort) {
     const Config& c = model_->config();
-    if (!options_.mtp) fail(Status::invalid_argument, "The session was made without mtp. Make it with mtp=True.");
+    if (!options_.mtp)
+        fail(Status::invalid_argument, "The session was made without mtp. Make it with mtp=True.");
     require_state();
     if (token < 0 || token >= c.vocab)
         fail(Status::invalid_argument, "Token ", token, " is outside the vocabulary of ", c.vocab, ".");
@@ -341,10 +346,12 @@ void step(std::span<const StepItem> items, AbortCheck& abort) {
     std::vector<Step::Part> parts;
     for (const StepItem& item : items) {
         if (item.tokens.empty() && item.wanted == Logits::last)
-            fail(Status::invalid_argument, "There are no tokens to evaluate, so there are no last logits. Give at "
-                                           "least one token.");
+            fail(Status::invalid_argument,
+                 "There are no tokens to evaluate, so there are no last logits. Give at "
+                 "least one token.");
         sinks.emplace_back(item, vocab);
-        parts.push_back({item.session, item.tokens, item.wanted == Logits::none ? nullptr : &sinks.back(), false});
+        parts.push_back(
+            {item.session, item.tokens, item.wanted == Logits::none ? nullptr : &sinks.back(), false});
     }
     Step(parts, abort).run();
 }

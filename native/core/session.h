@@ -1,5 +1,5 @@
-// A session: one sequence of tokens with its key/value cache, and the step that evaluates tokens of one or several
-// sessions together. A session belongs to one thread at a time; its model may be shared.
+// A session: one sequence of tokens with its key/value cache, and the step that evaluates tokens of one or
+// several sessions together. A session belongs to one thread at a time; its model may be shared.
 #pragma once
 
 #include <cstdint>
@@ -34,15 +34,15 @@ class Session {
     // Forgets all but the first n tokens. n from 0 to position().
     void truncate(int64_t n);
 
-    // Post-norm hidden state of the last position (hidden). Error(invalid_argument) if nothing was evaluated since the
-    // last truncate.
+    // Post-norm hidden state of the last position (hidden). Error(invalid_argument) if nothing was evaluated
+    // since the last truncate.
     std::span<const float> hidden() const;
 
     // The MTP layer's logits (vocab) for the token after `token`, were `token` the next one.
     void mtp_logits(int32_t token, float* logits, AbortCheck& abort);
 
-    // out[i] = log-probability of tokens[i] given all before it; NaN for the very first token of an empty session.
-    // Appends the tokens.
+    // out[i] = log-probability of tokens[i] given all before it; NaN for the very first token of an empty
+    // session. Appends the tokens.
     void score(std::span<const int32_t> tokens, float* out, AbortCheck& abort);
 
   private:
@@ -66,8 +66,8 @@ struct StepItem {
     float* logits = nullptr;  // (vocab) for last, (n, vocab) for all
 };
 
-// Evaluates each item's tokens after its session's, all in the same steps. On any error, abort included, every session
-// is as it was before. Sessions must be distinct and of one model.
+// Evaluates each item's tokens after its session's, all in the same steps. On any error, abort included,
+// every session is as it was before. Sessions must be distinct and of one model.
 void step(std::span<const StepItem> items, AbortCheck& abort);
 
 }  // namespace hy3

@@ -45,8 +45,8 @@ class TensorLoader {
             fail(Status::format, file_.path(), ": the tensor ", name, " has the shape ", info->shape.text(),
                  " where the keys ask for ", shape.text(), ". The file is damaged.");
         if (!type_info(info->type).dequantizable)
-            fail(Status::unsupported, file_.path(), ": the tensor ", name, " is of type ", type_name(info->type),
-                 ", which holds no weights. Convert the model again.");
+            fail(Status::unsupported, file_.path(), ": the tensor ", name, " is of type ",
+                 type_name(info->type), ", which holds no weights. Convert the model again.");
         return *info;
     }
 
@@ -74,10 +74,12 @@ Experts load_experts(const TensorLoader& load, const std::string& block, const C
     const Matrix down = load.stack(block + "ffn_down_exps.weight", c.n_experts, c.hidden, c.expert_ffn);
     const std::string fused = block + "ffn_gate_up_exps.weight";
     if (load.has(fused))
-        return Experts::fused(load.stack(fused, c.n_experts, 2 * static_cast<int64_t>(c.expert_ffn), c.hidden), down,
-                              c.n_experts);
+        return Experts::fused(
+            load.stack(fused, c.n_experts, 2 * static_cast<int64_t>(c.expert_ffn), c.hidden), down,
+            c.n_experts);
     return Experts(load.stack(block + "ffn_gate_exps.weight", c.n_experts, c.expert_ffn, c.hidden),
-                   load.stack(block + "ffn_up_exps.weight", c.n_experts, c.expert_ffn, c.hidden), down, c.n_experts);
+                   load.stack(block + "ffn_up_exps.weight", c.n_experts, c.expert_ffn, c.hidden), down,
+                   c.n_experts);
 }
 
 Layer load_layer(const TensorLoader& load, const Config& c, int index) {
@@ -145,7 +147,8 @@ Experts Experts::fused(Matrix gate_up, Matrix down, int n_experts) {
 
 Ffn Experts::expert(int e) const {
     const int64_t ffn = down_.cols, hidden = down_.rows / count_;
-    return {gate_.slice(e * gate_stride_, ffn), up_.slice(e * gate_stride_, ffn), down_.slice(e * hidden, hidden)};
+    return {gate_.slice(e * gate_stride_, ffn), up_.slice(e * gate_stride_, ffn),
+            down_.slice(e * hidden, hidden)};
 }
 
 Weights load_weights(std::shared_ptr<const Gguf> file, const Config& config) {

@@ -1,5 +1,6 @@
 // The model's weights: views of the mapped file, checked against the configuration. Large matrices stay where
-// they are, in the type they have; only norms, router and selection bias are brought to float32 when they are not.
+// they are, in the type they have; only norms, router and selection bias are brought to float32 when they are
+// not.
 #pragma once
 
 #include <cstdint>
@@ -24,9 +25,7 @@ struct Matrix {
 
     const uint8_t* row(int64_t r) const { return data + static_cast<uint64_t>(r) * row_bytes; }
     // Rows [first, first + count) as a matrix of their own.
-    Matrix slice(int64_t first, int64_t count) const {
-        return {type, count, cols, row(first), row_bytes};
-    }
+    Matrix slice(int64_t first, int64_t count) const { return {type, count, cols, row(first), row_bytes}; }
     explicit operator bool() const { return data != nullptr; }
 };
 
@@ -37,7 +36,7 @@ struct Floats {
     std::vector<float> own;
 };
 
-struct Ffn {  // down(silu(gate(x)) * up(x))
+struct Ffn {      // down(silu(gate(x)) * up(x))
     Matrix gate;  // (ffn, hidden)
     Matrix up;    // (ffn, hidden)
     Matrix down;  // (hidden, ffn)
@@ -86,9 +85,9 @@ struct Mtp {
 };
 
 struct Weights {
-    Matrix embed;  // (vocab, hidden)
-    Floats norm;   // (hidden), before the head
-    Matrix head;   // (vocab, hidden); the embedding itself when tied
+    Matrix embed;               // (vocab, hidden)
+    Floats norm;                // (hidden), before the head
+    Matrix head;                // (vocab, hidden); the embedding itself when tied
     std::vector<Layer> layers;  // n_blocks: the MTP block last
     Mtp mtp;
 

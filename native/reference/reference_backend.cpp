@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "core/host_memory.h"
+#include "core/routing.h"
 #include "quant/half.h"
 #include "quant/quant.h"
 
@@ -18,8 +19,8 @@ float silu(float x) {
     return x / (1.0f + std::exp(-x));
 }
 
-// y (rows) = W x. Weights of any type are brought to float32 a row at a time. Four partial sums keep the rounding
-// error of long rows small.
+// y (rows) = W x. Weights of any type are brought to float32 a row at a time. Four partial sums keep the
+// rounding error of long rows small.
 void multiply(const Matrix& w, const float* x, float* y) {
     Vector row(static_cast<size_t>(w.cols));
     for (int64_t r = 0; r < w.rows; r++) {
@@ -78,7 +79,8 @@ class CacheView {
 
   private:
     std::byte* address(size_t layer_offset, int64_t position) const {
-        const auto page = static_cast<size_t>(position / kPageSize), slot = static_cast<size_t>(position % kPageSize);
+        const auto page = static_cast<size_t>(position / kPageSize),
+                   slot = static_cast<size_t>(position % kPageSize);
         return cache_.pages()[page] + layer_offset +
                slot * static_cast<size_t>(layout_.head_dim) * layout_.element_bytes();
     }
@@ -163,7 +165,8 @@ class ReferenceBackend final : public HostBackend {
 
     void route(int64_t n, const Layer& layer, const float* x, int32_t* experts, float* weights) override {
         for (int64_t r = 0; r < n; r++)
-            route_row(layer, x + r * c_.hidden, experts + r * c_.n_experts_used, weights + r * c_.n_experts_used);
+            route_row(layer, x + r * c_.hidden, experts + r * c_.n_experts_used,
+                      weights + r * c_.n_experts_used);
     }
 
     void experts(int64_t n, const Layer& layer, const float* x, const int32_t* experts, const float* weights,
@@ -203,7 +206,8 @@ class ReferenceBackend final : public HostBackend {
 
   private:
     // Softmax over all positions at once, keys and values read back from the cache.
-    void attend(const KvCache& cache, int slot, int kv_head, int64_t position, const float* q, float* out) const {
+    void attend(const KvCache& cache, int slot, int kv_head, int64_t position, const float* q,
+                float* out) const {
         const CacheView view(cache);
         const size_t keys = cache.layout().key_offset(slot, kv_head);
         const size_t values = cache.layout().value_offset(slot, kv_head);
@@ -226,33 +230,9 @@ class ReferenceBackend final : public HostBackend {
     void route_row(const Layer& layer, const float* x, int32_t* experts, float* weights) const {
         Vector score(static_cast<size_t>(c_.n_experts));
         for (int e = 0; e < c_.n_experts; e++)
-            score[static_cast<size_t>(e)] =
-                std::inner_product(x, x + c_.hidden, layer.router.data + static_cast<int64_t>(e) * c_.hidden, 0.0f);
-        if (c_.gating == Gating::sigmoid) {
-            for (float& s : score) s = 1.0f / (1.0f + std::exp(-s));
-        } else {
-            const float largest = *std::max_element(score.begin(), score.end());
-            float total = 0.0f;
-            for (float& s : score) total += s = std::exp(s - largest);
-            for (float& s : score) s /= total;
-        }
-        // The bias is for the choice alone; equal scores: the lower index wins.
-        Vector choice = score;
-        for (int64_t e = 0; e < layer.router_bias.size; e++) choice[static_cast<size_t>(e)] += layer.router_bias.data[e];
-        std::vector<int32_t> order(choice.size());
-        std::iota(order.begin(), order.end(), 0);
-        std::stable_sort(order.begin(), order.end(), [&](int32_t a, int32_t b) {
-            return choice[static_cast<size_t>(a)] > choice[static_cast<size_t>(b)];
-        });
-        std::sort(order.begin(), order.begin() + c_.n_experts_used);
-        float total = 0.0f;
-        for (int k = 0; k < c_.n_experts_used; k++) {
-            experts[k] = order[static_cast<size_t>(k)];
-            weights[k] = score[static_cast<size_t>(experts[k])];
-            total += weights[k];
-        }
-        const float norm = c_.route_norm ? total + 1e-20f : 1.0f;
-        for (int k = 0; k < c_.n_experts_used; k++) weights[k] = weights[k] / norm * c_.router_scale;
+            score[static_cast<size_t>(e)] = std::inner_product(
+                x, x + c_.hidden, layer.router.data + static_cast<int64_t>(e) * c_.hidden, 0.0f);
+        choose_experts(c_, layer.router_bias, score.data(), experts, weights);
     }
 
     // Once a row and operation: often enough for the small models this backend is for.

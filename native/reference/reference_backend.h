@@ -1,5 +1,5 @@
-// The reference backend: plain float32 loops that can be checked against the formulas line by line. It decides
-// what is right; the other backends are compared with it. No threads, no vectors, no shortcuts.
+// The reference backend: plain float32 loops that can be checked against the formulas line by line. It
+// decides what is right; the other backends are compared with it. No threads, no vectors, no shortcuts.
 #pragma once
 
 #include <memory>

@@ -1,0 +1,350 @@
+#include "cpu/cpu_backend.h"
+
+#include <algorithm>
+#include <array>
+#include <functional>
+#include <vector>
+
+#include "core/host_memory.h"
+#include "core/routing.h"
+#include "cpu/activations.h"
+#include "cpu/threads.h"
+#include "quant/quant.h"
+
+namespace hy3 {
+namespace cpu {
+namespace {
+
+int64_t panels(int64_t rows) {
+    return (rows + kPanel - 1) / kPanel;
+}
+
+// The outputs and in-between values of FFNs of one width.
+struct FfnSet {
+    int64_t n = 0;             // rows
+    int64_t width = 0;         // of the FFN
+    Array<float> middle;       // (n, width): silu(gate) * up
+    QuantizedArray quantized;  // the same in int8
+    Array<float> out;          // (n, hidden)
+};
+
+// Rows that use one FFN: [first, first + count) of a set.
+struct FfnGroup {
+    Ffn weights;
+    FfnSet* set;
+    int64_t first;
+    int64_t count;
+    const int32_t* inputs;  // which activation row each takes; null: row i takes row i
+};
+
+class CpuBackend final : public HostBackend {
+  public:
+    CpuBackend(const Config& config, int threads)
+        : c_(config), k_(select_kernels()), pool_(threads), per_thread_(static_cast<size_t>(pool_.size())) {}
+
+    std::string name() const override { return "cpu"; }
+    int threads() const override { return pool_.size(); }
+
+    void embed(const Batch& batch, const Matrix& table, float* hidden) override {
+        for (const Row& row : batch.rows) {
+            dequantize(table.type, table.row(row.token), hidden, c_.hidden);
+            hidden += c_.hidden;
+        }
+    }
+
+    void norm(int64_t n, const float* x, const Floats& weight, float* out) override {
+        const int64_t width = weight.size;
+        loop(n, [&](int64_t r, int) {
+            k_.rms_norm(width, c_.rms_eps, x + r * width, weight.data, out + r * width);
+        });
+    }
+
+    void qkv(const Batch& batch, const Layer& layer, int slot, const float* x, float* q) override {
+        const auto n = static_cast<int64_t>(batch.rows.size());
+        float* k = k_rows_.get(n * c_.kv_width());
+        float* v = v_rows_.get(n * c_.kv_width());
+        const std::array products = {Product{layer.q, q}, Product{layer.k, k}, Product{layer.v, v}};
+        multiply(n, x, products,
+                 [](const float* from, float* to, int count) { std::copy_n(from, count, to); });
+        loop(n, [&](int64_t r, int) {
+            finish_heads(layer.q_norm, c_.n_heads, batch, r, q + r * c_.q_width());
+            finish_heads(layer.k_norm, c_.n_kv_heads, batch, r, k + r * c_.kv_width());
+            write_cache(batch, r, slot, k + r * c_.kv_width(), v + r * c_.kv_width());
+        });
+    }
+
+    void attention(const Batch& batch, int slot, const float* q, float* out) override {
+        const int group = c_.n_heads / c_.n_kv_heads;
+        const auto n = static_cast<int64_t>(batch.rows.size());
+        loop(n * c_.n_kv_heads, [&](int64_t task, int thread) {
+            // The longest rows first: a late long one would leave the other threads waiting.
+            const int64_t r = n - 1 - task / c_.n_kv_heads;
+            const int head = static_cast<int>(task % c_.n_kv_heads);
+            const Row& row = batch.rows[static_cast<size_t>(r)];
+            const KvCache& cache = *batch.caches[static_cast<size_t>(row.sequence)];
+            const int64_t at = r * c_.q_width() + static_cast<int64_t>(head) * group * c_.head_dim;
+            float* scratch = own(thread).attention.get(2 * group + c_.head_dim + kPageSize);
+            k_.attention({&cache.layout(), cache.pages().data(), slot, head, group, row.position, q + at,
+                          out + at, scratch});
+        });
+    }
+
+    void attention_output(int64_t n, const Layer& layer, const float* x, float* hidden) override {
+        const std::array products = {Product{layer.o, hidden}};
+        multiply(n, x, products,
+                 [this](const float* from, float* to, int count) { k_.add(count, from, to); });
+    }
+
+    void dense_ffn(int64_t n, const Ffn& ffn, const float* x, float* hidden) override {
+        begin_set(every_row_, n, ffn);
+        groups_.assign(1, {ffn, &every_row_, 0, n, nullptr});
+        run_ffns(n, x);
+        const float* y = every_row_.out.data();
+        loop(n, [&](int64_t r, int) { k_.add(c_.hidden, y + r * c_.hidden, hidden + r * c_.hidden); });
+    }
+
+    void route(int64_t n, const Layer& layer, const float* x, int32_t* experts, float* weights) override {
+        float* logits = router_logits_.get(n * c_.n_experts);
+        const Matrix router{Type::F32, c_.n_experts, c_.hidden,
+                            reinterpret_cast<const uint8_t*>(layer.router.data),
+                            static_cast<uint64_t>(c_.hidden) * sizeof(float)};
+        const std::array products = {Product{router, logits}};
+        multiply(n, x, products,
+                 [](const float* from, float* to, int count) { std::copy_n(from, count, to); });
+        loop(n, [&](int64_t r, int) {
+            choose_experts(c_, layer.router_bias, logits + r * c_.n_experts, experts + r * c_.n_experts_used,
+                           weights + r * c_.n_experts_used);
+        });
+    }
+
+    // Rows are sorted by expert, so that each active expert's weights are read once however many rows use it.
+    // The shared expert is one more group, with all rows.
+    void experts(int64_t n, const Layer& layer, const float* x, const int32_t* experts, const float* weights,
+                 float* hidden) override {
+        const int64_t k = c_.n_experts_used;
+        const bool shared = static_cast<bool>(layer.shared.gate);
+        begin_set(routed_, n * k, layer.experts.expert(0));
+        group_by_expert(layer, n * k, experts);
+        if (shared) {
+            begin_set(every_row_, n, layer.shared);
+            groups_.push_back({layer.shared, &every_row_, 0, n, nullptr});
+        }
+        run_ffns(n, x);
+        const float* routed = routed_.out.data();
+        const float* common = every_row_.out.data();
+        float* sums = row_sums_.get(n * c_.hidden);
+        loop(n, [&](int64_t r, int) {
+            float* sum = sums + r * c_.hidden;
+            std::fill_n(sum, c_.hidden, 0.0f);
+            for (int64_t i = r * k; i < (r + 1) * k; i++)  // ascending experts, whatever the company
+                k_.add_scaled(c_.hidden, weights[i], routed + sorted_at_[static_cast<size_t>(i)] * c_.hidden,
+                              sum);
+            if (shared) k_.add(c_.hidden, common + r * c_.hidden, sum);
+            k_.add(c_.hidden, sum, hidden + r * c_.hidden);
+        });
+    }
+
+    void mtp_input(const Batch& batch, const Mtp& mtp, const float* state, float* out) override {
+        const auto n = static_cast<int64_t>(batch.rows.size());
+        const int64_t width = 2 * static_cast<int64_t>(c_.hidden);
+        float* joined = joined_.get(n * width);
+        loop(n, [&](int64_t r, int) {
+            float* to = joined + r * width;
+            dequantize(mtp.embed.type, mtp.embed.row(batch.rows[static_cast<size_t>(r)].token), to,
+                       c_.hidden);
+            k_.rms_norm(c_.hidden, c_.rms_eps, to, mtp.enorm.data, to);
+            k_.rms_norm(c_.hidden, c_.rms_eps, state + r * c_.hidden, mtp.hnorm.data, to + c_.hidden);
+        });
+        const std::array products = {Product{mtp.eh_proj, out}};
+        multiply(n, joined, products,
+                 [](const float* from, float* to, int count) { std::copy_n(from, count, to); });
+    }
+
+    void head(int64_t n, const Matrix& head, const float* x, float* logits) override {
+        const std::array products = {Product{head, logits}};
+        multiply(n, x, products,
+                 [](const float* from, float* to, int count) { std::copy_n(from, count, to); });
+    }
+
+  private:
+    // y (n, w.rows) of one of several products with the same activations.
+    struct Product {
+        Matrix w;
+        float* y;
+    };
+
+    struct PerThread {
+        Scratch scratch{};
+        Array<float> tile, tile2, attention;
+    };
+
+    PerThread& own(int thread) { return per_thread_[static_cast<size_t>(thread)]; }
+
+    template <typename Body>
+    void loop(int64_t n, const Body& body) {
+        const auto stop = [this] { return should_abort(); };
+        if (!pool_.run(n, body, stop)) fail(Status::aborted, "The step was stopped.");
+    }
+
+    void quantize(int64_t n, const float* x, int64_t cols, QuantizedArray& to) {
+        const QuantizedRows& rows = to.get(n, cols);
+        loop(n, [&](int64_t r, int) { k_.quantize_row(x + r * cols, r, rows); });
+    }
+
+    // The weights' panels of all products are one list of tasks; `finish` takes `count` results of a row to
+    // their place.
+    template <size_t size, typename Finish>
+    void multiply(int64_t n, const float* x, const std::array<Product, size>& products,
+                  const Finish& finish) {
+        std::array<int64_t, size + 1> first{};
+        bool quantized = false;
+        for (size_t i = 0; i < size; i++) {
+            first[i + 1] = first[i] + panels(products[i].w.rows);
+            quantized = quantized || takes_quantized(products[i].w.type);
+        }
+        if (quantized) quantize(n, x, products[0].w.cols, input_);
+        const ProductRows rows{x, &input_.rows(), nullptr, n};
+        loop(first[size], [&](int64_t task, int thread) {
+            size_t i = 0;
+            while (task >= first[i + 1]) i++;
+            const Matrix& w = products[i].w;
+            const int64_t row = (task - first[i]) * kPanel;
+            const int count = static_cast<int>(std::min<int64_t>(kPanel, w.rows - row));
+            float* tile = own(thread).tile.get(n * kPanel);
+            k_.product(w, row, count, rows, tile, own(thread).scratch);
+            for (int64_t r = 0; r < n; r++)
+                finish(tile + r * kPanel, products[i].y + r * w.rows + row, count);
+        });
+    }
+
+    void begin_set(FfnSet& set, int64_t n, const Ffn& ffn) {
+        set.n = n;
+        set.width = ffn.gate.rows;
+        set.middle.get(n * set.width);
+        set.out.get(n * c_.hidden);
+    }
+
+    // Sorts the pairs (row, choice) by expert, stably, and makes a group of each expert that is used.
+    void group_by_expert(const Layer& layer, int64_t n_pairs, const int32_t* experts) {
+        std::vector<int64_t> begin(static_cast<size_t>(c_.n_experts) + 1, 0);
+        for (int64_t i = 0; i < n_pairs; i++) begin[static_cast<size_t>(experts[i]) + 1]++;
+        for (size_t e = 1; e < begin.size(); e++) begin[e] += begin[e - 1];
+        sorted_rows_.resize(static_cast<size_t>(n_pairs));
+        sorted_at_.resize(static_cast<size_t>(n_pairs));
+        std::vector<int64_t> next(begin.begin(), begin.end() - 1);
+        for (int64_t i = 0; i < n_pairs; i++) {
+            const int64_t at = next[static_cast<size_t>(experts[i])]++;
+            sorted_rows_[static_cast<size_t>(at)] = static_cast<int32_t>(i / c_.n_experts_used);
+            sorted_at_[static_cast<size_t>(i)] = at;
+        }
+        groups_.clear();
+        for (int e = 0; e < c_.n_experts; e++) {
+            const int64_t first = begin[static_cast<size_t>(e)],
+                          count = begin[static_cast<size_t>(e) + 1] - first;
+            if (count > 0)
+                groups_.push_back(
+                    {layer.experts.expert(e), &routed_, first, count, sorted_rows_.data() + first});
+        }
+    }
+
+    // A task for each panel of each group's matrix.
+    template <typename Body>
+    void loop_panels(Matrix Ffn::* matrix, const Body& body) {
+        first_panel_.assign(1, 0);
+        for (const FfnGroup& group : groups_)
+            first_panel_.push_back(first_panel_.back() + panels((group.weights.*matrix).rows));
+        loop(first_panel_.back(), [&](int64_t task, int thread) {
+            const auto at = std::upper_bound(first_panel_.begin(), first_panel_.end(), task) - 1;
+            const FfnGroup& group = groups_[static_cast<size_t>(at - first_panel_.begin())];
+            const int64_t row = (task - *at) * kPanel;
+            body(group, row, static_cast<int>(std::min<int64_t>(kPanel, (group.weights.*matrix).rows - row)),
+                 own(thread));
+        });
+    }
+
+    bool any_quantized(Matrix Ffn::* matrix) const {
+        return std::any_of(groups_.begin(), groups_.end(),
+                           [&](const FfnGroup& g) { return takes_quantized((g.weights.*matrix).type); });
+    }
+
+    // The FFNs of all groups_ at once, for rows of x (n, hidden); the results are in the groups' sets.
+    void run_ffns(int64_t n, const float* x) {
+        if (any_quantized(&Ffn::gate) || any_quantized(&Ffn::up)) quantize(n, x, c_.hidden, input_);
+        loop_panels(&Ffn::gate, [&](const FfnGroup& group, int64_t row, int count, PerThread& mine) {
+            const ProductRows rows{x, &input_.rows(), group.inputs, group.count};
+            float* gate = mine.tile.get(group.count * kPanel);
+            float* up = mine.tile2.get(group.count * kPanel);
+            k_.product(group.weights.gate, row, count, rows, gate, mine.scratch);
+            k_.product(group.weights.up, row, count, rows, up, mine.scratch);
+            float* middle = group.set->middle.data() + group.first * group.set->width + row;
+            for (int64_t p = 0; p < group.count; p++)
+                k_.swiglu(count, gate + p * kPanel, up + p * kPanel, middle + p * group.set->width);
+        });
+        if (any_quantized(&Ffn::down)) quantize_middles();
+        loop_panels(&Ffn::down, [&](const FfnGroup& group, int64_t row, int count, PerThread& mine) {
+            FfnSet& set = *group.set;
+            const QuantizedRows quantized = set.quantized.rows().from(group.first);
+            const ProductRows rows{set.middle.data() + group.first * set.width, &quantized, nullptr,
+                                   group.count};
+            float* tile = mine.tile.get(group.count * kPanel);
+            k_.product(group.weights.down, row, count, rows, tile, mine.scratch);
+            float* out = set.out.data() + group.first * c_.hidden + row;
+            for (int64_t p = 0; p < group.count; p++)
+                std::copy_n(tile + p * kPanel, count, out + p * c_.hidden);
+        });
+    }
+
+    void quantize_middles() {
+        std::array<FfnSet*, 2> sets{groups_.front().set, groups_.back().set};
+        const int64_t second = sets[0] == sets[1] ? 0 : sets[1]->n;
+        for (FfnSet* set : sets) set->quantized.get(set->n, set->width);
+        loop(sets[0]->n + second, [&](int64_t r, int) {
+            FfnSet& set = r < sets[0]->n ? *sets[0] : *sets[1];
+            if (r >= sets[0]->n) r -= sets[0]->n;
+            k_.quantize_row(set.middle.data() + r * set.width, r, set.quantized.rows());
+        });
+    }
+
+    void finish_heads(const Floats& weight, int heads, const Batch& batch, int64_t r, float* row) const {
+        for (int h = 0; h < heads; h++) {
+            float* head = row + static_cast<int64_t>(h) * c_.head_dim;
+            k_.rms_norm(c_.head_dim, c_.rms_eps, head, weight.data, head);
+            k_.rotate(c_.head_dim / 2, batch.rope->cos(r), batch.rope->sin(r), head);
+        }
+    }
+
+    void write_cache(const Batch& batch, int64_t r, int slot, const float* k, const float* v) const {
+        const Row& row = batch.rows[static_cast<size_t>(r)];
+        const KvCache& cache = *batch.caches[static_cast<size_t>(row.sequence)];
+        const KvLayout& layout = cache.layout();
+        std::byte* page = cache.pages()[static_cast<size_t>(row.position / kPageSize)];
+        const size_t within = static_cast<size_t>(row.position % kPageSize) *
+                              static_cast<size_t>(c_.head_dim) * layout.element_bytes();
+        for (int h = 0; h < c_.n_kv_heads; h++) {
+            const int64_t at = static_cast<int64_t>(h) * c_.head_dim;
+            k_.store_kv(layout.type, c_.head_dim, k + at, page + layout.key_offset(slot, h) + within);
+            k_.store_kv(layout.type, c_.head_dim, v + at, page + layout.value_offset(slot, h) + within);
+        }
+    }
+
+    const Config c_;
+    const Kernels& k_;
+    ThreadPool pool_;
+    std::vector<PerThread> per_thread_;
+    QuantizedArray input_;
+    Array<float> k_rows_, v_rows_, router_logits_, joined_, row_sums_;
+    FfnSet routed_, every_row_;
+    std::vector<FfnGroup> groups_;
+    std::vector<int32_t> sorted_rows_;  // row of each (row, choice) pair, sorted by expert
+    std::vector<int64_t> sorted_at_;    // where in that order a pair went
+    std::vector<int64_t> first_panel_;
+};
+
+}  // namespace
+}  // namespace cpu
+
+std::unique_ptr<Backend> make_cpu_backend(const Config& config, int threads) {
+    return std::make_unique<cpu::CpuBackend>(config, threads > 0 ? threads : cpu::usable_cores());
+}
+
+}  // namespace hy3

@@ -1,0 +1,13 @@
+// The generic algorithms, in the order they build on each other. Included by isa_*.cpp inside a namespace of
+// its own, after the vector vocabulary.
+
+#include "cpu/generic/attention.h"
+#include "cpu/generic/product.h"
+#include "cpu/generic/rows.h"
+#include "cpu/generic/unpack.h"
+
+// constexpr: the table must be data, not code of this instruction set that runs when the library is loaded.
+constexpr Kernels make_table(const char* name, bool (*usable)()) {
+    return {name,   usable,  product,        quantize_row, rms_norm, rotate,
+            swiglu, add_row, add_scaled_row, store_kv,     attention};
+}

@@ -1,0 +1,107 @@
+// The CPU kernels, as a table of functions. The algorithms are written once (cpu/generic) over a small
+// vocabulary of vectors (cpu/simd_*.h) and compiled once per instruction set (cpu/isa_*.cpp); which table is
+// used is chosen at run time.
+//
+// Every table computes the same bits. Integer sums are exact, and float operations are the same ones in the
+// same order everywhere: fused multiply-adds where the code says so and nowhere else, 16 lanes by column, one
+// fixed tree over the lanes.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "core/kv_cache.h"
+#include "core/weights.h"
+
+namespace hy3::cpu {
+
+// Weight rows that a product computes at once.
+inline constexpr int kPanel = 16;
+// Columns of one activation scale.
+inline constexpr int kGroup = 32;
+
+// Activations prepared for a product with quantized weights: int8 with a float scale per 32 columns, and the
+// sums that offsets and minima of the weights need. All row-major; `stride` is cols rounded up to 64, zero
+// filled.
+struct QuantizedRows {
+    int64_t cols = 0;
+    int64_t stride = 0;
+    int8_t* q = nullptr;       // (n, stride)
+    float* scale = nullptr;    // (n, stride / 32)
+    int32_t* sum32 = nullptr;  // (n, stride / 32): of q
+    int32_t* sum16 = nullptr;  // (n, stride / 16)
+    float* fsum32 = nullptr;   // (n, stride / 32): scale * sum
+    float* fsum16 = nullptr;   // (n, stride / 16)
+
+    // The rows from `row` on.
+    QuantizedRows from(int64_t row) const {
+        const int64_t at = row * (stride / 32);
+        return {cols,       stride,         q + row * stride, scale + at,
+                sum32 + at, sum16 + 2 * at, fsum32 + at,      fsum16 + 2 * at};
+    }
+};
+
+// The right-hand side of a product: row i is row index[i] of the data (or row i where index is null).
+struct ProductRows {
+    const float* f = nullptr;          // (n, cols), for float weights
+    const QuantizedRows* q = nullptr;  // for quantized weights
+    const int32_t* index = nullptr;
+    int64_t n = 0;
+};
+
+// Per-thread memory of the kernels.
+struct Scratch {
+    alignas(64) uint8_t rows[kPanel * 256];
+    alignas(64) uint8_t panel[kPanel * 256];
+    alignas(64) float scale[16 * kPanel];
+    alignas(64) float bias[16 * kPanel];
+};
+
+struct AttentionArgs {
+    const KvLayout* layout;
+    std::byte* const* pages;
+    int slot;  // layer in the cache
+    int kv_head;
+    int group;         // query heads that share this key/value head
+    int64_t position;  // attends to 0..position
+    const float* q;    // (group, head_dim)
+    float* out;        // (group, head_dim)
+    float* scratch;    // (2 * head_dim + 64) * group floats
+};
+
+struct Kernels {
+    const char* name;
+    bool (*usable)();
+
+    // tile (rows.n, kPanel) = rows [first, first + count) of w, times the activations. Columns from count on
+    // are unspecified.
+    void (*product)(const Matrix& w, int64_t first, int count, const ProductRows& rows, float* tile,
+                    Scratch& scratch);
+    // One row of activations, to row `r` of `out`.
+    void (*quantize_row)(const float* x, int64_t r, const QuantizedRows& out);
+    // y = x * rsqrt(mean(x^2) + eps) * weight
+    void (*rms_norm)(int64_t n, float eps, const float* x, const float* weight, float* y);
+    // rotates dimension d against d + half
+    void (*rotate)(int half, const float* cos, const float* sin, float* head);
+    // out = silu(gate) * up
+    void (*swiglu)(int64_t n, const float* gate, const float* up, float* out);
+    // y += x
+    void (*add)(int64_t n, const float* x, float* y);
+    // y += weight * x
+    void (*add_scaled)(int64_t n, float weight, const float* x, float* y);
+    // n floats into the cache's type
+    void (*store_kv)(KvType type, int64_t n, const float* x, std::byte* to);
+    void (*attention)(const AttentionArgs& args);
+};
+
+// Whether product() takes int8 activations for weights of this type.
+bool takes_quantized(Type type);
+
+// Tables that this machine can run, the preferred one first.
+const std::vector<const Kernels*>& usable_kernels();
+
+// The preferred one, or the one that the environment variable HY3_ISA names. Error(invalid_argument) if it
+// names none that can run here.
+const Kernels& select_kernels();
+
+}  // namespace hy3::cpu

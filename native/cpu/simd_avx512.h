@@ -1,0 +1,151 @@
+// The vector vocabulary on AVX-512 (F, BW, VL, DQ) with VNNI: one register per vector.
+//
+// F is 16 floats, I is 16 int32 or 64 bytes. Included inside a namespace of its own by isa_avx512.cpp; what
+// each operation means is in simd_scalar.h.
+
+using F = __m512;
+using I = __m512i;
+#define HY3_INLINE [[gnu::always_inline]] static inline
+
+constexpr int kRowBlock = 8;      // activation rows a quantized product keeps in registers
+constexpr int kFloatWeights = 4;  // weight rows and
+constexpr int kFloatRows = 4;     // activation rows a float product keeps in registers
+
+HY3_INLINE F load(const float* p) {
+    return _mm512_loadu_ps(p);
+}
+HY3_INLINE void store(float* p, F x) {
+    _mm512_storeu_ps(p, x);
+}
+HY3_INLINE __mmask16 first_lanes(int n) {
+    return static_cast<__mmask16>((1u << n) - 1u);
+}
+HY3_INLINE F load_first(const float* p, int n) {
+    return _mm512_maskz_loadu_ps(first_lanes(n), p);
+}
+HY3_INLINE void store_first(float* p, F x, int n) {
+    _mm512_mask_storeu_ps(p, first_lanes(n), x);
+}
+HY3_INLINE F load_f16(const uint16_t* p) {
+    return _mm512_cvtph_ps(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+}
+HY3_INLINE void store_f16(uint16_t* p, F x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                        _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+}
+HY3_INLINE F load_bf16(const uint16_t* p) {
+    const __m512i wide = _mm512_cvtepu16_epi32(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+    return _mm512_castsi512_ps(_mm512_slli_epi32(wide, 16));
+}
+HY3_INLINE float half_to_float(uint16_t h) {
+    return _cvtsh_ss(h);
+}
+
+HY3_INLINE F set1(float x) {
+    return _mm512_set1_ps(x);
+}
+HY3_INLINE F add(F a, F b) {
+    return _mm512_add_ps(a, b);
+}
+HY3_INLINE F sub(F a, F b) {
+    return _mm512_sub_ps(a, b);
+}
+HY3_INLINE F mul(F a, F b) {
+    return _mm512_mul_ps(a, b);
+}
+HY3_INLINE F div(F a, F b) {
+    return _mm512_div_ps(a, b);
+}
+HY3_INLINE F fma(F a, F b, F c) {
+    return _mm512_fmadd_ps(a, b, c);
+}
+HY3_INLINE F larger(F a, F b) {
+    return _mm512_max_ps(a, b);
+}
+HY3_INLINE F smaller(F a, F b) {
+    return _mm512_min_ps(a, b);
+}
+
+HY3_INLINE I load_bytes(const void* p) {
+    return _mm512_loadu_si512(p);
+}
+HY3_INLINE void store_bytes(void* p, I x) {
+    _mm512_storeu_si512(p, x);
+}
+HY3_INLINE I repeat4(const int8_t* p) {
+    int32_t word;
+    __builtin_memcpy(&word, p, 4);
+    return _mm512_set1_epi32(word);
+}
+HY3_INLINE I iset1(int32_t x) {
+    return _mm512_set1_epi32(x);
+}
+HY3_INLINE I iadd(I a, I b) {
+    return _mm512_add_epi32(a, b);
+}
+HY3_INLINE I ilarger(I a, I b) {
+    return _mm512_max_epi32(a, b);
+}
+template <bool wide>
+HY3_INLINE I dot4(I sum, I u8, I s8) {
+    return _mm512_dpbusd_epi32(sum, u8, s8);
+}
+HY3_INLINE F to_float(I x) {
+    return _mm512_cvtepi32_ps(x);
+}
+HY3_INLINE I round_to_int(F x) {
+    return _mm512_cvtps_epi32(x);
+}
+HY3_INLINE I abs_bits(F x) {
+    return _mm512_and_si512(_mm512_castps_si512(x), _mm512_set1_epi32(0x7fffffff));
+}
+HY3_INLINE F power_of_two(I n) {
+    return _mm512_castsi512_ps(_mm512_slli_epi32(_mm512_add_epi32(n, _mm512_set1_epi32(127)), 23));
+}
+HY3_INLINE void store_int8(int8_t* p, I x) {
+    _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm512_cvtepi32_epi8(x));
+}
+HY3_INLINE int32_t sum_lanes(I x) {
+    return _mm512_reduce_add_epi32(x);
+}
+HY3_INLINE int32_t largest_lane(I x) {
+    return _mm512_reduce_max_epi32(x);
+}
+
+// Within each 128-bit quarter: lane r of the result is the sum of the quarter of row r, r = 0..3.
+HY3_INLINE I sum_quarters(I a, I b, I c, I d) {
+    const I ab = _mm512_add_epi32(_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+    const I cd = _mm512_add_epi32(_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+    return _mm512_add_epi32(_mm512_unpacklo_epi64(ab, cd), _mm512_unpackhi_epi64(ab, cd));
+}
+HY3_INLINE F sum_quarters(F a, F b, F c, F d) {
+    const F ab = _mm512_add_ps(_mm512_unpacklo_ps(a, b), _mm512_unpackhi_ps(a, b));
+    const F cd = _mm512_add_ps(_mm512_unpacklo_ps(c, d), _mm512_unpackhi_ps(c, d));
+    const __m512d x = _mm512_castps_pd(ab), y = _mm512_castps_pd(cd);
+    return _mm512_add_ps(_mm512_castpd_ps(_mm512_unpacklo_pd(x, y)),
+                         _mm512_castpd_ps(_mm512_unpackhi_pd(x, y)));
+}
+// out[j] = quarter j of a, b, c, d one after the other.
+HY3_INLINE void gather_quarters(I a, I b, I c, I d, I out[4]) {
+    const I ab_lo = _mm512_shuffle_i32x4(a, b, 0x44), ab_hi = _mm512_shuffle_i32x4(a, b, 0xee);
+    const I cd_lo = _mm512_shuffle_i32x4(c, d, 0x44), cd_hi = _mm512_shuffle_i32x4(c, d, 0xee);
+    out[0] = _mm512_shuffle_i32x4(ab_lo, cd_lo, 0x88);
+    out[1] = _mm512_shuffle_i32x4(ab_lo, cd_lo, 0xdd);
+    out[2] = _mm512_shuffle_i32x4(ab_hi, cd_hi, 0x88);
+    out[3] = _mm512_shuffle_i32x4(ab_hi, cd_hi, 0xdd);
+}
+HY3_INLINE void gather_quarters(F a, F b, F c, F d, F out[4]) {
+    I words[4];
+    gather_quarters(_mm512_castps_si512(a), _mm512_castps_si512(b), _mm512_castps_si512(c),
+                    _mm512_castps_si512(d), words);
+    for (int j = 0; j < 4; j++) out[j] = _mm512_castsi512_ps(words[j]);
+}
+// Within each quarter, the 4x4 transpose of 32-bit words of rows a, b, c, d.
+HY3_INLINE void transpose_quarters(I a, I b, I c, I d, I out[4]) {
+    const I ab_lo = _mm512_unpacklo_epi32(a, b), ab_hi = _mm512_unpackhi_epi32(a, b);
+    const I cd_lo = _mm512_unpacklo_epi32(c, d), cd_hi = _mm512_unpackhi_epi32(c, d);
+    out[0] = _mm512_unpacklo_epi64(ab_lo, cd_lo);
+    out[1] = _mm512_unpackhi_epi64(ab_lo, cd_lo);
+    out[2] = _mm512_unpacklo_epi64(ab_hi, cd_hi);
+    out[3] = _mm512_unpackhi_epi64(ab_hi, cd_hi);
+}
