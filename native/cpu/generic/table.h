@@ -1,10 +1,12 @@
 // The generic algorithms, in the order they build on each other. Included by isa_*.cpp inside a namespace of
 // its own, after the vector vocabulary.
 
-#include "cpu/generic/attention.h"
+// clang-format off
+#include "cpu/generic/unpack.h"
 #include "cpu/generic/product.h"
 #include "cpu/generic/rows.h"
-#include "cpu/generic/unpack.h"
+#include "cpu/generic/attention.h"
+// clang-format on
 
 // constexpr: the table must be data, not code of this instruction set that runs when the library is loaded.
 constexpr Kernels make_table(const char* name, bool (*usable)()) {
