@@ -4,7 +4,7 @@ from functools import cache
 from pathlib import Path
 from time import process_time
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import hy3core
@@ -23,6 +23,7 @@ def tokenizer(pre: str) -> "hy3core.Tokenizer":
     return hy3core.Tokenizer(str(DATA / f"{pre}.gguf"))
 
 
+@settings(deadline=None)  # the first example loads the vocabulary
 @given(PRE_TOKENIZERS, MIXED, st.booleans())
 def test_text_survives_encoding_and_decoding(pre: str, text: str, special: bool) -> None:
     ids = tokenizer(pre).encode(text, special=special)
@@ -30,6 +31,7 @@ def test_text_survives_encoding_and_decoding(pre: str, text: str, special: bool)
     assert b"".join(tokenizer(pre).piece(i) for i in ids).decode() == text
 
 
+@settings(deadline=None)
 @given(PRE_TOKENIZERS, st.lists(st.integers(0, 900)), st.booleans())
 def test_a_stream_says_the_same_as_the_whole(pre: str, ids: list[int], special: bool) -> None:
     """Ids in any order, so characters are broken off in every way."""
@@ -39,6 +41,7 @@ def test_a_stream_says_the_same_as_the_whole(pre: str, ids: list[int], special: 
     assert decoder.finish() == ""
 
 
+@settings(deadline=None)
 @given(PRE_TOKENIZERS, MIXED)
 def test_a_stream_of_text_never_shows_a_broken_character(pre: str, text: str) -> None:
     decoder = tokenizer(pre).stream_decoder(special=True)
