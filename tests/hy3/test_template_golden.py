@@ -1,7 +1,7 @@
 """The product's own chat template against text rendered by the published Hy3 template, byte for byte.
 
-tests/data/chat_template.json holds the cases: arguments in, text or error message out. The environment is built here
-the way `transformers` builds it, so that the template file is tested by itself.
+tests/data/chat_template.json holds the cases: arguments in, text or error message out. The environment is
+built here the way `transformers` builds it, so that the template file is tested by itself.
 """
 
 import json
@@ -51,9 +51,13 @@ def test_unknown_role_is_named() -> None:
         render(SOURCE, {"messages": [{"role": "narrator", "content": "x"}]})
 
 
-def test_nothing_but_arguments_varies_the_text() -> None:
-    """A changed separator anywhere in the template must show: each literal of the template is needed by some case."""
+def test_a_changed_separator_shows() -> None:
+    """The cases can fail: one lost line end in the template fails those with tools, and no others."""
     broken = SOURCE.replace("<tool_sep:opensource>\\n", "<tool_sep:opensource>")
     assert broken != SOURCE
     differing = [c["name"] for c in CASES if not c["error"] and render(broken, c["args"]) != c["expected"]]
-    assert differing == ["tools offered", "tool call and response", "parallel calls, two responses, next user"]
+    assert differing == [
+        "tools offered",
+        "tool call and response",
+        "parallel calls, two responses, next user",
+    ]
