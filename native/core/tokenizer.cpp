@@ -5,6 +5,7 @@
 #include <unordered_set>
 
 #include "core/error.h"
+#include "core/gguf_values.h"
 #include "core/unicode.h"
 
 namespace hy3 {
@@ -95,6 +96,10 @@ void Tokenizer::take_types(const TokenizerSpec& spec) {
 void Tokenizer::take_pieces(const TokenizerSpec& spec) {
     const size_t n = spec.tokens.size();
     std::string bytes;
+    size_t total =
+        0;  // upper bound of bytes_, which would otherwise grow to thrice the file's text on the way
+    for (const std::string_view text : spec.tokens) total += text.size();
+    bytes_.reserve(total);
     offsets_.assign(1, 0);
     offsets_.reserve(n + 1);
     for (size_t i = 0; i < n; ++i) {
@@ -139,7 +144,7 @@ void Tokenizer::take_merges(const TokenizerSpec& spec) {
         const auto [it, added] = by_text.emplace(spec.tokens[i], id);
         if (!added) {
             fail(Status::format, where_, "tokenizer.ggml.tokens[", i, "] repeats tokens[", it->second,
-                 "], \"", spec.tokens[i], "\". Each token's text must be its own.");
+                 "], \"", printable(spec.tokens[i]), "\". Each token's text must be its own.");
         }
         if (types_[i] == TokenType::normal && piece(id).size() > 1) has_merged_tokens = true;
     }
@@ -167,7 +172,8 @@ void Tokenizer::take_merges(const TokenizerSpec& spec) {
     for (size_t i = 0; i < spec.merges.size(); ++i) {
         const std::string_view merge = spec.merges[i];
         const auto bad = [&](const auto&... why) {
-            fail(Status::format, where_, "tokenizer.ggml.merges[", i, "], \"", merge, "\", ", why...);
+            fail(Status::format, where_, "tokenizer.ggml.merges[", i, "], \"", printable(merge), "\", ",
+                 why...);
         };
         const size_t space = merge.find(' ', 1);
         if (merge.empty() || space == std::string_view::npos || space + 1 == merge.size()) {
@@ -177,7 +183,8 @@ void Tokenizer::take_merges(const TokenizerSpec& spec) {
         merged.assign(left).append(right);
         for (const std::string_view part : {left, right, std::string_view(merged)}) {
             if (find(part) < 0)
-                bad("needs \"", part, "\", which is no token. Both parts and the whole must be tokens.");
+                bad("needs \"", printable(part),
+                    "\", which is no token. Both parts and the whole must be tokens.");
         }
         merges.push_back({find(left), find(right), find(merged)});
         const uint64_t pair =
