@@ -8,17 +8,21 @@ too long, that case is the culprit: it is noted and the program started again fo
 """
 
 import collections
+import os
 import selectors
 import struct
 import subprocess
 import sys
+import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
+from fuzz.extremes import EXTREMES
 from fuzz.mutate import Case, make_case
 
 PATIENCE = 20.0  # seconds for one case
@@ -27,7 +31,9 @@ CASES = 20_000
 
 
 class Outcome(NamedTuple):
-    stage: str  # "metadata", "tensors", "model", "ok" (how far it came), "crash", "hang"
+    stage: (
+        str  # how far it came ("metadata", "tensors", "model", "ok"), or "crash", "hang", "excess" of memory
+    )
     peak: int  # bytes
     largest: int
     message: str
@@ -84,7 +90,7 @@ class Program:
             return Outcome("hang", 0, 0, f"no answer in {PATIENCE} s")
         if line is None:
             errors = self.stop()
-            outcome = Outcome("crash", 0, 0, f"exit {self.process.returncode}: {errors[-2000:]}")
+            outcome = Outcome("crash", 0, 0, f"exit {self.process.returncode}: {errors[:1500]}")
             self.start()
             return outcome
         stage, peak, largest, text = line.decode(errors="replace").split(" ", 3)
@@ -107,7 +113,7 @@ class Tally:
         self.count += 1
         self.stages[case.label][outcome.stage] += 1
         self.excess = max(self.excess, outcome.peak - 2 * len(case.data))
-        if outcome.stage in ("crash", "hang") or outcome.peak > 2 * len(case.data) + ALLOWANCE:
+        if outcome.stage in ("crash", "hang", "excess") or outcome.peak > 2 * len(case.data) + ALLOWANCE:
             self.failures.append(f"case {number} ({case.label}, {len(case.data)} bytes): {outcome}")
 
     @property
@@ -132,31 +138,51 @@ class Tally:
 
 
 def run_campaign(
-    command: list[str],
-    seed: int = 0,
-    numbers: Iterable[int] = range(CASES),
-    make: Callable[[int, int], Case] = make_case,
+    command: list[str], seed: int = 0, numbers: Sequence[int] = range(CASES), workers: int = 1
 ) -> Tally:
+    """Spreads the cases over `workers` copies of the program; stops early after 20 failures."""
     tally = Tally()
     started = time.monotonic()
-    program = Program(command)
-    for number in numbers:
-        case = make(seed, number)
-        tally.add(number, case, program.run(case.data))
-        if len(tally.failures) >= 20:
-            break
-    program.stop()
+
+    def work(share: Sequence[int]) -> None:
+        program = Program(command)
+        for number in share:
+            case = make_case(seed, number)
+            outcome = program.run(case.data)
+            with lock:
+                tally.add(number, case, outcome)
+                if len(tally.failures) >= 20:
+                    break
+        program.stop()
+
+    lock = threading.Lock()
+    with ThreadPoolExecutor(workers) as pool:
+        for done in [pool.submit(work, numbers[i::workers]) for i in range(workers)]:
+            done.result()
     tally.seconds = time.monotonic() - started
     return tally
 
 
+def run_extremes(command: list[str]) -> Tally:
+    tally = Tally()
+    program = Program(command)
+    for number, (name, make) in enumerate(EXTREMES.items()):
+        case = Case(name, make())
+        tally.add(number, case, program.run(case.data))
+    program.stop()
+    return tally
+
+
 def main() -> int:
-    tally = run_campaign(sys.argv[1:])
+    tally = run_campaign(sys.argv[1:], workers=os.cpu_count() or 1)
+    extremes = run_extremes(sys.argv[1:])
     print(tally.table())
+    print(extremes.table())
     print(f"report: gguf fuzz: {tally.summary()}")
-    for failure in tally.failures:
+    print(f"report: gguf extremes: {extremes.summary()}")
+    for failure in tally.failures + extremes.failures:
         print(failure)
-    return 1 if tally.failures or tally.past_metadata < 0.5 else 0
+    return 1 if tally.failures or extremes.failures or tally.past_metadata < 0.5 else 0
 
 
 if __name__ == "__main__":
