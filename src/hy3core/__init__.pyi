@@ -1,0 +1,313 @@
+"""Types and documentation of the compiled module. Arrays are NumPy, C-contiguous."""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from os import PathLike
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from typing_extensions import Buffer  # collections.abc has it from 3.12 on
+
+version: str
+
+class Error(Exception):
+    """What the engine refuses or cannot do. The message reads "WHAT. HINT."."""
+
+class FormatError(Error, ValueError):
+    """A file is broken; the message names the file and the key or tensor."""
+
+class UnsupportedError(Error):
+    """Valid, but not something this engine does."""
+
+class OutOfMemoryError(Error, MemoryError):
+    """The memory for what was asked is not there."""
+
+class ContextFullError(Error):
+    """More tokens than the session's context holds."""
+
+class InvalidArgumentError(Error, ValueError):
+    """An argument makes no sense; the message names it."""
+
+class FileError(Error, OSError):
+    """The operating system refuses a file."""
+
+class TypeInfo(NamedTuple):
+    """A tensor type: `block` elements take `nbytes` bytes."""
+
+    name: str
+    id: int
+    block: int
+    nbytes: int
+    quantizable: bool
+    dequantizable: bool
+
+class TensorInfo(NamedTuple):
+    """A tensor of a file. shape[0] is the row length; offset counts from the start of its file."""
+
+    name: str
+    type: str
+    shape: tuple[int, ...]
+    nbytes: int
+    offset: int
+
+class Config(NamedTuple):
+    """A model's shapes and constants."""
+
+    n_layers: int
+    n_mtp_layers: int
+    hidden_size: int
+    n_heads: int
+    n_kv_heads: int
+    head_dim: int
+    ffn_size: int
+    n_experts: int
+    n_experts_used: int
+    n_shared_experts: int
+    expert_ffn_size: int
+    shared_ffn_size: int
+    vocab_size: int
+    ctx: int
+    rms_eps: float
+    rope_theta: float
+    rope_factor: float
+    router_scale: float
+    route_norm: bool
+    gating: Literal["sigmoid", "softmax"]
+    tied_head: bool
+
+def backends() -> list[dict[str, Any]]:
+    """What this build and machine offer, the preferred one first: name, device, memory (bytes)."""
+
+def build_info() -> dict[str, Any]:
+    """version, backends (names), isa (the instruction set in use), isas (those that can run here).
+
+    Raises InvalidArgumentError when the environment variable HY3_ISA names one that cannot run here.
+    """
+
+def types() -> dict[str, TypeInfo]:
+    """Tensor types by name ("q4_k")."""
+
+def dequantize(data: Buffer, type: str, n: int) -> NDArray[np.float32]:
+    """float32[n] of n elements of a type; `data` must have exactly their bytes."""
+
+def quantize(values: ArrayLike, type: str, importance: ArrayLike | None = None) -> bytes:
+    """Rows of a type from float32[rows, n].
+
+    importance: float32[n], the weight of each column's squared error.
+    """
+
+def convert_rows(
+    src: Buffer,
+    src_type: str,
+    dst_type: str,
+    rows: int,
+    cols: int,
+    out: Buffer,
+    importance: ArrayLike | None = None,
+    threads: int = 0,
+) -> None:
+    """(rows, cols) from one type to another into `out`, on `threads` threads (0: all cores).
+
+    The result does not depend on the number of threads. Raises InvalidArgumentError for NaN and infinity.
+    """
+
+def gguf_header(
+    metadata: Iterable[tuple[str, str, Any]],
+    tensors: Iterable[tuple[str, str, Sequence[int]]],
+    alignment: int = 32,
+) -> tuple[bytes, list[int], int]:
+    """The header of a GGUF v3 file, each tensor's offset in the data section, and that section's size.
+
+    metadata: (key, kind, value), kind one of u8 i8 u16 i16 u32 i32 f32 bool str u64 i64 f64, or "[kind]" for
+    a list.
+    tensors: (name, type, shape), shape[0] the row length.
+    """
+
+def rebuild_merges(tokens: Sequence[str], types: Sequence[int] | None = None) -> list[str]:
+    """The BPE merges that a vocabulary without any implies: "LEFT RIGHT", most urgent first."""
+
+class GGUF:
+    """A GGUF file, read only. Of a split model, give the first file."""
+
+    def __init__(self, path: str | PathLike[str], *, use_mmap: bool = True) -> None: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def paths(self) -> tuple[str, ...]: ...
+    @property
+    def metadata(self) -> Mapping[str, Any]: ...
+    @property
+    def kinds(self) -> Mapping[str, str]:
+        """The stored kind of each key, spelled as in gguf_header()."""
+    @property
+    def tensors(self) -> list[TensorInfo]: ...
+    @property
+    def dialect(self) -> Literal["standard", "hy3_original"]: ...
+    @property
+    def alignment(self) -> int: ...
+    def tensor(self, name: str) -> memoryview:
+        """The tensor's bytes in place, read-only. KeyError when there is none."""
+
+class Tokenizer:
+    """Text to token ids and back. May be shared by threads."""
+
+    def __init__(self, path: str | PathLike[str] | GGUF) -> None: ...
+    def encode(self, text: str | bytes, special: bool = True, bos: bool = False) -> list[int]:
+        """special: texts of control tokens become their ids. Bytes that are no UTF-8 become U+FFFD."""
+    def decode(self, ids: ArrayLike, special: bool = False) -> str:
+        """Control tokens are left out unless `special`."""
+    def piece(self, id: int) -> bytes: ...
+    def token_id(self, text: str | bytes) -> int | None: ...
+    def is_control(self, id: int) -> bool: ...
+    def stream_decoder(self, special: bool = False) -> StreamDecoder: ...
+    @property
+    def bos_id(self) -> int | None: ...
+    @property
+    def eos_ids(self) -> list[int]:
+        """Every id that ends a generation, ascending."""
+    @property
+    def vocab_size(self) -> int: ...
+
+class StreamDecoder:
+    """Text of ids as they come; holds back the bytes of an unfinished character."""
+
+    def __init__(self, tokenizer: Tokenizer, special: bool = False) -> None: ...
+    def push(self, id: int) -> str: ...
+    def finish(self) -> str: ...
+
+class Sampling:
+    """How the next token is chosen. Order: repetition penalty (each distinct token of the last 64 once),
+    temperature (0: greedy), top-k, top-p, min-p. The draw depends on (seed, choice, position) alone."""
+
+    temperature: float
+    top_k: int
+    top_p: float
+    min_p: float
+    repeat_penalty: float
+    seed: int
+    choice: int
+    def __init__(
+        self,
+        temperature: float = 0.0,
+        top_k: int = 0,
+        top_p: float = 1.0,
+        min_p: float = 0.0,
+        repeat_penalty: float = 1.0,
+        seed: int = 0,
+        choice: int = 0,
+    ) -> None: ...
+
+def sample(
+    logits: ArrayLike,
+    sampling: Sampling,
+    recent: ArrayLike = (),
+    position: int = 0,
+    choice: int | None = None,
+) -> int:
+    """The token that a generation with these logits, tokens so far and position would draw."""
+
+class Model:
+    """A model ready to run. May be shared by threads; their steps take turns.
+
+    backend: "auto", "cpu" or "reference" (plain float32, the oracle). threads 0: one per physical core.
+    experts 0: the file's number per token. rope_factor above 1 turns YaRN on; rope_ctx is the context the
+    model was trained at (0: the file's).
+    """
+
+    def __init__(
+        self,
+        path: str | PathLike[str],
+        backend: str = "auto",
+        threads: int = 0,
+        *,
+        gpu_layers: int = -1,
+        experts: int = 0,
+        rope_factor: float = 1.0,
+        rope_ctx: int = 0,
+        use_mmap: bool = True,
+        mlock: bool = False,
+    ) -> None: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def config(self) -> Config: ...
+    @property
+    def metadata(self) -> Mapping[str, Any]: ...
+    @property
+    def tensors(self) -> list[TensorInfo]: ...
+    @property
+    def gguf(self) -> GGUF: ...
+    @property
+    def tokenizer(self) -> Tokenizer: ...
+    @property
+    def backend(self) -> str: ...
+    @property
+    def threads(self) -> int: ...
+    def session(
+        self, ctx: int = 0, kv: Literal["f32", "f16"] = "f16", chunk: int = 512, mtp: bool = False
+    ) -> Session:
+        """ctx 0: the model's. chunk: rows of a prompt computed at once. mtp: keep the MTP layer's cache."""
+
+LogitsWanted = Literal["none", "last", "all"]
+
+class Session:
+    """One sequence of tokens and its key/value cache. Belongs to one thread at a time.
+
+    A call that fails or is interrupted leaves the session as it was.
+    """
+
+    @property
+    def model(self) -> Model: ...
+    @property
+    def ctx(self) -> int: ...
+    @property
+    def kv(self) -> str: ...
+    @property
+    def chunk(self) -> int: ...
+    @property
+    def mtp(self) -> bool: ...
+    def eval(self, tokens: ArrayLike, logits: LogitsWanted = "last") -> NDArray[np.float32] | None:
+        """Appends the tokens. "last": float32[vocab]; "all": float32[n, vocab]; "none": None."""
+    def score(self, tokens: ArrayLike) -> NDArray[np.float32]:
+        """Appends the tokens; float32[n], the log-probability of each given all before it.
+
+        NaN for the first token of an empty session, which nothing precedes.
+        """
+    @property
+    def hidden(self) -> NDArray[np.float32]:
+        """float32[hidden]: post-norm state of the last position."""
+    def mtp_logits(self, token: int) -> NDArray[np.float32]:
+        """float32[vocab]: the MTP layer's logits for the token after `token`, were `token` the next one."""
+    def fork(self) -> Session:
+        """A second session with the same content; the cache's pages are shared until one of them writes."""
+    @property
+    def position(self) -> int: ...
+    @property
+    def tokens(self) -> list[int]: ...
+    def truncate(self, n: int) -> None: ...
+    def reset(self) -> None: ...
+    @property
+    def stats(self) -> dict[str, Any]:
+        """Of the last generation: prompt_tokens, reused_tokens, generated_tokens, prompt_s, decode_s, drafted,
+        accepted, finish_reason ("stop", "length" or None while it runs), stop_id (the end token, or None)."""
+    def generate(
+        self,
+        tokens: ArrayLike,
+        max_tokens: int = 64,
+        sampling: Sampling | None = None,
+        stop_ids: Iterable[int] | None = None,
+        mtp: int = 0,
+    ) -> Generation:
+        """Ids after `tokens`, the whole text so far; the longest prefix already in the context is reused.
+
+        Ends at any of stop_ids (None: the tokenizer's eos_ids), which is not among the ids returned, or after
+        max_tokens.
+        """
+
+class Generation(Iterator[int]):
+    """Iterator over the ids of one generation. After an interrupt it can be continued."""
+
+    def __next__(self) -> int: ...
+
+def step(items: Iterable[tuple[Session, ArrayLike, LogitsWanted]]) -> list[NDArray[np.float32] | None]:
+    """One step over several sessions of one model; what each wants, in order."""
