@@ -13,12 +13,12 @@ from support.checkpoints import PACKED_NAMES, config_in, write_tokenizer
 from support.convert_files import command, tensors
 from support.random_hy3 import make_config, make_weights
 
-LIMIT = 1 << 30  # bytes; the bound that is promised
-SIZE = {"hidden_size": 2048, "moe_intermediate_size": 1024, "num_experts": 96, "num_experts_per_tok": 2}
+BOUND = 256 << 20  # bytes; 1 GiB is promised, for tensors of any size
+SIZE = {"hidden_size": 2048, "moe_intermediate_size": 1024, "num_experts": 48, "num_experts_per_tok": 2}
 
 
 def write_large(path: Path) -> int:
-    """One sparse layer, experts packed: a gate_up_proj of 768 MiB; written piece by piece, as repeated random
+    """One sparse layer, experts packed: a gate_up_proj of 384 MiB; written piece by piece, as repeated random
     rows."""
     path.mkdir()
     config = make_config(num_hidden_layers=1, mlp_layer_types=["sparse"], **SIZE)
@@ -69,7 +69,7 @@ def peak_of(process: "subprocess.Popen[bytes]") -> dict[str, int]:
 
 def test_memory_is_bounded(tmp_path: Path, report: Callable[[str], None]) -> None:
     size = write_large(tmp_path / "m")
-    assert size > LIMIT
+    assert size > 2 * BOUND
     idle = peak_of(subprocess.Popen([sys.executable, "-c", "import hy3.convert"]))
     began = time.monotonic()
     process = subprocess.Popen(command(tmp_path / "m", "-o", tmp_path / "x.gguf", "-t", "q8_0", "--quiet"))
@@ -82,10 +82,10 @@ def test_memory_is_bounded(tmp_path: Path, report: Callable[[str], None]) -> Non
         f"{peak['RssAnon'] / 2**20:.0f} MiB (of it {idle['RssAnon'] / 2**20:.0f} the interpreter's), "
         f"resident {peak['VmRSS'] / 2**20:.0f} MiB"
     )
-    assert peak["RssAnon"] < LIMIT / 2
-    assert peak["VmRSS"] < LIMIT
+    assert peak["RssAnon"] < BOUND
+    assert peak["VmRSS"] < BOUND
 
-    # A GGUF as the source, whose pages are mapped.
+    # A GGUF as the source.
     process = subprocess.Popen(
         command(
             tmp_path / "x.gguf",
@@ -101,4 +101,4 @@ def test_memory_is_bounded(tmp_path: Path, report: Callable[[str], None]) -> Non
     peak = peak_of(process)
     assert process.returncode == 0
     report(f"convert: the same file split: private {peak['RssAnon'] / 2**20:.0f} MiB")
-    assert peak["RssAnon"] < LIMIT / 2
+    assert peak["RssAnon"] < BOUND

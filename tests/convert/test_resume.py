@@ -20,7 +20,7 @@ from hy3.convert.progress import Progress
 from hy3.errors import Hy3Error
 
 KILLS = 20
-SIZE = {"hidden_size": 512, "moe_intermediate_size": 512, "num_experts": 16, "vocab_size": 4000}
+SIZE = {"hidden_size": 256, "moe_intermediate_size": 256, "num_experts": 16, "vocab_size": 4000}
 
 
 class Stopped(BaseException):
@@ -61,10 +61,10 @@ def stop(m: Path, out: Path, blocks: int = 60, options: Options | None = None) -
 
 
 def command_in_small_steps(*arguments: str | Path) -> list[str]:
-    """`hy3 convert` that records every megabyte, so that a model of a few MB has many points to continue
+    """`hy3 convert` that records every 256 KiB, so that a model of a few MB has many points to continue
     from."""
     argv = command(*arguments)
-    argv[2] = "import hy3.convert.output as o; o.SYNC_BYTES = 1 << 20; " + argv[2]
+    argv[2] = "import hy3.convert.output as o; o.SYNC_BYTES = 1 << 18; " + argv[2]
     return argv
 
 
@@ -147,15 +147,14 @@ def test_split_conversions_resume(small: None, m: Path, tmp_path: Path) -> None:
 
 def test_ctrl_c_says_how_to_go_on(tmp_path: Path) -> None:
     write_checkpoint(tmp_path / "m", dtype="bf16", **SIZE, num_hidden_layers=5)
-    arguments = ["-t", "q3_k", "--threads", "1"]
+    arguments = ["-t", "q4_k", "--threads", "1"]
     assert run(tmp_path / "m", "-o", tmp_path / "whole.gguf", *arguments).returncode == 0
     out, journal = tmp_path / "x.gguf", tmp_path / "x.gguf.partial.journal"
     process = subprocess.Popen(
         command(tmp_path / "m", "-o", out, *arguments), stderr=subprocess.PIPE, text=True
     )
-    while not journal.exists():
-        time.sleep(0.01)
-    time.sleep(0.2)
+    while not journal.exists() or b"\n" not in journal.read_bytes():
+        time.sleep(0.001)
     process.send_signal(signal.SIGINT)
     _, stderr = process.communicate(timeout=60)
     assert process.returncode == 130
