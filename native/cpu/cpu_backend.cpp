@@ -174,7 +174,7 @@ class CpuBackend final : public HostBackend {
     };
 
     struct PerThread {
-        Scratch scratch{};
+        Array<uint8_t> scratch;
         Array<float> tile, tile2, attention;
     };
 
@@ -211,7 +211,7 @@ class CpuBackend final : public HostBackend {
             const int64_t row = (task - first[i]) * kPanel;
             const int count = static_cast<int>(std::min<int64_t>(kPanel, w.rows - row));
             float* tile = own(thread).tile.get(n * kPanel);
-            k_.product(w, row, count, rows, tile, own(thread).scratch);
+            k_.product(w, row, count, rows, tile, own(thread).scratch.get(k_.scratch_bytes));
             for (int64_t r = 0; r < n; r++)
                 finish(tile + r * kPanel, products[i].y + r * w.rows + row, count);
         });
@@ -274,8 +274,8 @@ class CpuBackend final : public HostBackend {
             const ProductRows rows{x, &input_.rows(), group.inputs, group.count};
             float* gate = mine.tile.get(group.count * kPanel);
             float* up = mine.tile2.get(group.count * kPanel);
-            k_.product(group.weights.gate, row, count, rows, gate, mine.scratch);
-            k_.product(group.weights.up, row, count, rows, up, mine.scratch);
+            k_.product(group.weights.gate, row, count, rows, gate, mine.scratch.get(k_.scratch_bytes));
+            k_.product(group.weights.up, row, count, rows, up, mine.scratch.get(k_.scratch_bytes));
             float* middle = group.set->middle.data() + group.first * group.set->width + row;
             for (int64_t p = 0; p < group.count; p++)
                 k_.swiglu(count, gate + p * kPanel, up + p * kPanel, middle + p * group.set->width);
@@ -287,7 +287,7 @@ class CpuBackend final : public HostBackend {
             const ProductRows rows{set.middle.data() + group.first * set.width, &quantized, nullptr,
                                    group.count};
             float* tile = mine.tile.get(group.count * kPanel);
-            k_.product(group.weights.down, row, count, rows, tile, mine.scratch);
+            k_.product(group.weights.down, row, count, rows, tile, mine.scratch.get(k_.scratch_bytes));
             float* out = set.out.data() + group.first * c_.hidden + row;
             for (int64_t p = 0; p < group.count; p++)
                 std::copy_n(tile + p * kPanel, count, out + p * c_.hidden);

@@ -49,14 +49,6 @@ struct ProductRows {
     int64_t n = 0;
 };
 
-// Per-thread memory of the kernels.
-struct Scratch {
-    alignas(64) uint8_t rows[kPanel * 256];
-    alignas(64) uint8_t panel[kPanel * 256];
-    alignas(64) float scale[16 * kPanel];
-    alignas(64) float bias[16 * kPanel];
-};
-
 struct AttentionArgs {
     const KvLayout* layout;
     std::byte* const* pages;
@@ -72,11 +64,12 @@ struct AttentionArgs {
 struct Kernels {
     const char* name;
     bool (*usable)();
+    int64_t scratch_bytes;  // of a thread's memory for products
 
     // tile (rows.n, kPanel) = rows [first, first + count) of w, times the activations. Columns from count on
     // are unspecified.
     void (*product)(const Matrix& w, int64_t first, int count, const ProductRows& rows, float* tile,
-                    Scratch& scratch);
+                    void* scratch);
     // One row of activations, to row `r` of `out`.
     void (*quantize_row)(const float* x, int64_t r, const QuantizedRows& out);
     // y = x * rsqrt(mean(x^2) + eps) * weight

@@ -9,27 +9,79 @@
 //
 // Float weights: 16 sums by column, each a chain of fma, added up in one fixed tree.
 
-// Columns unpacked at a time.
-constexpr int kColumns = 256;
+// Columns of a panel that are unpacked at a time: they and their activations fit the first-level cache.
+constexpr int kColumns = 1024;
 
-// 16 weight rows unpacked: columns [column, column + columns) to s.rows, s.scale and s.bias.
-using UnpackPanel = void (*)(const uint8_t* const* rows, int64_t column, int columns, Scratch& s);
+// The 4x4 blocks of four rows of 64 bytes are words of the panel: out[word][row], the 16 rows' four bytes of
+// each of 16 words side by side.
+HY3_INLINE void transpose_words(const void* first_row, int64_t stride, void* out) {
+    const auto* rows = static_cast<const uint8_t*>(first_row);
+    auto* to = static_cast<uint8_t*>(out);
+    I words[4][4];  // [row quad][word within a quarter]
+    for (int i = 0; i < 4; i++) {
+        const uint8_t* quad = rows + 4 * i * stride;
+        transpose_quarters(load_bytes(quad), load_bytes(quad + stride), load_bytes(quad + 2 * stride),
+                           load_bytes(quad + 3 * stride), words[i]);
+    }
+    for (int w = 0; w < 4; w++) {
+        I quarters[4];
+        gather_quarters(words[0][w], words[1][w], words[2][w], words[3][w], quarters);
+        for (int j = 0; j < 4; j++) store_bytes(to + (4 * j + w) * 64, quarters[j]);
+    }
+}
 
-template <typename Format>
-static void unpack_panel(const uint8_t* const* rows, int64_t column, int columns, Scratch& s) {
-    const int64_t first = column / Format::elements;
-    for (int r = 0; r < kPanel; r++) {
-        using Block = typename Format::Block;
-        const auto* blocks = reinterpret_cast<const Block*>(rows[r]) + first;
-        // The next columns of the row, so that they are on their way while these are computed.
-        __builtin_prefetch(reinterpret_cast<const uint8_t*>(blocks + columns / Format::elements));
-        __builtin_prefetch(reinterpret_cast<const uint8_t*>(blocks + columns / Format::elements) + 64);
-        for (int b = 0; b * Format::elements < columns; b++) {
-            constexpr int groups = Format::elements / Format::group;
-            Format::unpack(blocks[b], s.rows + r * kColumns + b * Format::elements,
-                           s.scale + r + b * groups * kPanel, s.bias + r + b * groups * kPanel);
+// Some columns of 16 weight rows, unpacked.
+struct Panel {
+    static constexpr int64_t stride =
+        kColumns + 64;  // so that the rows do not fall on the same sets of the cache
+    static constexpr int groups = kColumns / 16;
+    alignas(64) uint8_t rows[kPanel * stride];
+    alignas(64) uint8_t words[kPanel * kColumns];  // the same, word by word
+    alignas(64) float scale[groups * kPanel];      // by group, a lane per row
+    alignas(64) float bias[groups * kPanel];
+    alignas(64) float row_scale[kPanel * groups];  // by row, as the blocks give them; possibly float16
+    alignas(64) float row_bias[kPanel * groups];
+};
+
+// From scales by row, in the format's type, to float32 by group.
+template <typename Scale>
+HY3_INLINE void transpose_scales(int groups, float* by_row, float* by_group) {
+    for (int first = 0; first < groups; first += 16) {
+        if constexpr (sizeof(Scale) == 2) {
+            float wide[16 * 16];
+            for (int r = 0; r < kPanel; r++)
+                store(wide + 16 * r,
+                      load_f16(reinterpret_cast<const Scale*>(by_row) + r * Panel::groups + first));
+            transpose_words(wide, 64, by_group + first * kPanel);
+        } else {
+            transpose_words(by_row + first, Panel::groups * sizeof(float), by_group + first * kPanel);
         }
     }
+}
+
+// Unpacks columns [column, column + columns) of 16 rows.
+using UnpackPanel = void (*)(const uint8_t* const* rows, int64_t column, int columns, Panel& panel);
+
+template <typename Format>
+static void unpack_panel(const uint8_t* const* rows, int64_t column, int columns, Panel& panel) {
+    using Block = typename Format::Block;
+    using Scale = typename Format::Scale;
+    constexpr int groups = Format::elements / Format::group;
+    const int blocks = columns / Format::elements;
+    for (int r = 0; r < kPanel; r++) {
+        const auto* from = reinterpret_cast<const Block*>(rows[r]) + column / Format::elements;
+        uint8_t* u = panel.rows + r * Panel::stride;
+        auto* scale = reinterpret_cast<Scale*>(panel.row_scale) + r * Panel::groups;
+        auto* bias = reinterpret_cast<Scale*>(panel.row_bias) + r * Panel::groups;
+        // Ask for the row's next columns: the turn comes back to it after the other 15 rows.
+        const auto* next = reinterpret_cast<const uint8_t*>(from + blocks);
+        for (size_t line = 0; line < blocks * sizeof(Block); line += 64)
+            __builtin_prefetch(next + line, 0, 2);
+        for (int b = 0; b < blocks; b++)
+            Format::unpack(from[b], u + b * Format::elements, scale + b * groups, bias + b * groups);
+    }
+    transpose_scales<Scale>(blocks * groups, panel.row_scale, panel.scale);
+    if constexpr (Format::has_bias) transpose_scales<Scale>(blocks * groups, panel.row_bias, panel.bias);
 }
 
 // The arithmetic, for all formats that have these in common (see unpack.h).
@@ -43,7 +95,7 @@ struct QuantizedProduct {
     }
 
     // What one group adds to the 16 sums of an activation row.
-    HY3_INLINE F accumulate(F acc, I dots, int g, const Scratch& s, float x_scale, float x_float_sum) {
+    HY3_INLINE F accumulate(F acc, I dots, int g, const Panel& s, float x_scale, float x_float_sum) {
         acc = fma(to_float(dots), mul(load(s.scale + g * kPanel), set1(x_scale)), acc);
         if constexpr (has_bias) acc = fma(load(s.bias + g * kPanel), set1(x_float_sum), acc);
         return acc;
@@ -51,7 +103,7 @@ struct QuantizedProduct {
 
     // One activation row: dots of each weight row with it, then a lane per weight row.
     static void single(int offset, const QuantizedRows& x, int64_t row, int64_t column, int columns,
-                       const Scratch& s, float* tile) {
+                       const Panel& s, float* tile) {
         const int8_t* q = x.q + row * x.stride + column;
         const float* scale = x.scale + row * (x.stride / 32) + column / 32;
         const int32_t* sum = sums(x, row) + column / group;
@@ -61,10 +113,10 @@ struct QuantizedProduct {
             const I activations = load_bytes(q + first);
             I quads[4];
             for (int i = 0; i < 4; i++) {
-                const uint8_t* weights = s.rows + 4 * i * kColumns + first;
+                const uint8_t* weights = s.rows + 4 * i * Panel::stride + first;
                 I dots[4];
                 for (int r = 0; r < 4; r++)
-                    dots[r] = dot4<wide>(iset1(0), load_bytes(weights + r * kColumns), activations);
+                    dots[r] = dot4<wide>(iset1(0), load_bytes(weights + r * Panel::stride), activations);
                 quads[i] = sum_quarters(dots[0], dots[1], dots[2], dots[3]);
             }
             I by16[4];  // sums of 16 columns each
@@ -81,29 +133,10 @@ struct QuantizedProduct {
         store(tile, acc);
     }
 
-    // To panel[word][row]: the 16 rows' four bytes of each word of columns side by side.
-    static void transpose(int columns, Scratch& s) {
-        for (int first = 0; first < columns; first += 64) {
-            I words[4][4];  // [row quad][word within a quarter]
-            for (int i = 0; i < 4; i++) {
-                const uint8_t* rows = s.rows + 4 * i * kColumns + first;
-                transpose_quarters(load_bytes(rows), load_bytes(rows + kColumns),
-                                   load_bytes(rows + 2 * kColumns), load_bytes(rows + 3 * kColumns),
-                                   words[i]);
-            }
-            for (int w = 0; w < 4; w++) {
-                I quarters[4];
-                gather_quarters(words[0][w], words[1][w], words[2][w], words[3][w], quarters);
-                for (int j = 0; j < 4; j++)
-                    store_bytes(s.panel + first * kPanel + (4 * j + w) * 64, quarters[j]);
-            }
-        }
-    }
-
     // n activation rows at once, n known to the compiler.
     template <int n>
     static void block(int offset, const QuantizedRows& x, const int64_t* rows, int64_t column, int columns,
-                      const Scratch& s, float* tile) {
+                      const Panel& s, float* tile) {
         const int8_t* q[n];
         const float* scale[n];
         const int32_t* sum[n];
@@ -119,7 +152,7 @@ struct QuantizedProduct {
         for (int g = 0; g * group < columns; g++) {
             I dots[n];
             for (int i = 0; i < n; i++) dots[i] = iset1(-offset * sum[i][g]);
-            const uint8_t* weights = s.panel + g * group * kPanel;
+            const uint8_t* weights = s.words + g * group * kPanel;
             for (int word = 0; word < group / 4; word++) {
                 const I w = load_bytes(weights + word * 64);
                 for (int i = 0; i < n; i++)
@@ -131,46 +164,42 @@ struct QuantizedProduct {
         for (int i = 0; i < n; i++) store(tile + i * kPanel, acc[i]);
     }
 
-    // Activation rows taken together, so that the tile and their part of the columns stay in the cache.
-    static constexpr int64_t kRowsAtOnce = 256;
-
     static void run(UnpackPanel unpack, int offset, const Matrix& w, int64_t first, int count,
-                    const ProductRows& rows, float* tile, Scratch& s) {
+                    const ProductRows& rows, float* tile, void* scratch) {
         const uint8_t* weights[kPanel];
         for (int r = 0; r < kPanel; r++) weights[r] = w.row(first + (r < count ? r : count - 1));
         for (int64_t i = 0; i < rows.n * kPanel; i++) tile[i] = 0.0f;
-        for (int64_t begin = 0; begin < rows.n; begin += kRowsAtOnce) {
-            const int64_t end = rows.n < begin + kRowsAtOnce ? rows.n : begin + kRowsAtOnce;
-            for (int64_t column = 0; column < w.cols; column += kColumns) {
-                const int columns = static_cast<int>(w.cols - column < kColumns ? w.cols - column : kColumns);
-                unpack(weights, column, columns, s);
-                run_columns(offset, rows, begin, end, column, columns, tile, s);
-            }
+        Panel& panel = *static_cast<Panel*>(scratch);
+        for (int64_t column = 0; column < w.cols; column += kColumns) {
+            const int columns = static_cast<int>(w.cols - column < kColumns ? w.cols - column : kColumns);
+            unpack(weights, column, columns, panel);
+            run_columns(offset, rows, column, columns, tile, panel);
         }
     }
 
-    static void run_columns(int offset, const ProductRows& rows, int64_t begin, int64_t end, int64_t column,
-                            int columns, float* tile, Scratch& s) {
+    static void run_columns(int offset, const ProductRows& rows, int64_t column, int columns, float* tile,
+                            Panel& s) {
         const QuantizedRows& x = *rows.q;
         const auto at = [&](int64_t i) { return rows.index != nullptr ? rows.index[i] : i; };
-        if (end - begin == 1) {
-            single(offset, x, at(begin), column, columns, s, tile + begin * kPanel);
+        if (rows.n == 1) {
+            single(offset, x, at(0), column, columns, s, tile);
             return;
         }
-        transpose(columns, s);
-        int64_t i = begin;
-        for (; i + kRowBlock <= end; i += kRowBlock) {
+        for (int first = 0; first < columns; first += 64)
+            transpose_words(s.rows + first, Panel::stride, s.words + first * kPanel);
+        int64_t i = 0;
+        for (; i + kRowBlock <= rows.n; i += kRowBlock) {
             int64_t block_rows[kRowBlock];
             for (int r = 0; r < kRowBlock; r++) block_rows[r] = at(i + r);
             block<kRowBlock>(offset, x, block_rows, column, columns, s, tile + i * kPanel);
         }
         if constexpr (kRowBlock > 4) {
-            for (; i + 4 <= end; i += 4) {
+            for (; i + 4 <= rows.n; i += 4) {
                 const int64_t block_rows[4] = {at(i), at(i + 1), at(i + 2), at(i + 3)};
                 block<4>(offset, x, block_rows, column, columns, s, tile + i * kPanel);
             }
         }
-        for (; i < end; i++) {
+        for (; i < rows.n; i++) {
             const int64_t row = at(i);
             block<1>(offset, x, &row, column, columns, s, tile + i * kPanel);
         }
@@ -179,9 +208,9 @@ struct QuantizedProduct {
 
 template <typename Format>
 HY3_INLINE void quantized(const Matrix& w, int64_t first, int count, const ProductRows& rows, float* tile,
-                          Scratch& s) {
-    QuantizedProduct<Format::group, Format::wide, Format::has_bias>::run(unpack_panel<Format>, Format::offset,
-                                                                         w, first, count, rows, tile, s);
+                          void* scratch) {
+    QuantizedProduct<Format::group, Format::wide, Format::has_bias>::run(
+        unpack_panel<Format>, Format::offset, w, first, count, rows, tile, scratch);
 }
 
 struct LoadF32 {
@@ -245,8 +274,7 @@ struct FloatProduct {
             for (int i = 0; i < n; i++) tile[i * kPanel + column + r] = sum_tree(acc[r][i]);
     }
 
-    static void run(const Matrix& w, int64_t first, int count, const ProductRows& rows, float* tile,
-                    Scratch&) {
+    static void run(const Matrix& w, int64_t first, int count, const ProductRows& rows, float* tile, void*) {
         const auto at = [&](int64_t i) {
             return rows.f + (rows.index != nullptr ? rows.index[i] : i) * w.cols;
         };
@@ -270,54 +298,54 @@ struct FloatProduct {
 };
 
 static void product(const Matrix& w, int64_t first, int count, const ProductRows& rows, float* tile,
-                    Scratch& s) {
+                    void* scratch) {
     switch (w.type) {
         case Type::F32:
-            return FloatProduct<LoadF32>::run(w, first, count, rows, tile, s);
+            return FloatProduct<LoadF32>::run(w, first, count, rows, tile, scratch);
         case Type::F16:
-            return FloatProduct<LoadF16>::run(w, first, count, rows, tile, s);
+            return FloatProduct<LoadF16>::run(w, first, count, rows, tile, scratch);
         case Type::BF16:
-            return FloatProduct<LoadBF16>::run(w, first, count, rows, tile, s);
+            return FloatProduct<LoadBF16>::run(w, first, count, rows, tile, scratch);
         case Type::Q4_0:
-            return quantized<UnpackQ4_0>(w, first, count, rows, tile, s);
+            return quantized<UnpackQ4_0>(w, first, count, rows, tile, scratch);
         case Type::Q4_1:
-            return quantized<UnpackQ4_1>(w, first, count, rows, tile, s);
+            return quantized<UnpackQ4_1>(w, first, count, rows, tile, scratch);
         case Type::Q5_0:
-            return quantized<UnpackQ5_0>(w, first, count, rows, tile, s);
+            return quantized<UnpackQ5_0>(w, first, count, rows, tile, scratch);
         case Type::Q5_1:
-            return quantized<UnpackQ5_1>(w, first, count, rows, tile, s);
+            return quantized<UnpackQ5_1>(w, first, count, rows, tile, scratch);
         case Type::Q8_0:
-            return quantized<UnpackQ8_0>(w, first, count, rows, tile, s);
+            return quantized<UnpackQ8_0>(w, first, count, rows, tile, scratch);
         case Type::Q2_K:
-            return quantized<UnpackQ2_K>(w, first, count, rows, tile, s);
+            return quantized<UnpackQ2_K>(w, first, count, rows, tile, scratch);
         case Type::Q3_K:
-            return quantized<UnpackQ3_K>(w, first, count, rows, tile, s);
+            return quantized<UnpackQ3_K>(w, first, count, rows, tile, scratch);
         case Type::Q4_K:
-            return quantized<UnpackQ4_K>(w, first, count, rows, tile, s);
+            return quantized<UnpackQ4_K>(w, first, count, rows, tile, scratch);
         case Type::Q5_K:
-            return quantized<UnpackQ5_K>(w, first, count, rows, tile, s);
+            return quantized<UnpackQ5_K>(w, first, count, rows, tile, scratch);
         case Type::Q6_K:
-            return quantized<UnpackQ6_K>(w, first, count, rows, tile, s);
+            return quantized<UnpackQ6_K>(w, first, count, rows, tile, scratch);
         case Type::IQ1_S:
-            return quantized<UnpackIQ1_S>(w, first, count, rows, tile, s);
+            return quantized<UnpackIQ1_S>(w, first, count, rows, tile, scratch);
         case Type::IQ1_M:
-            return quantized<UnpackIQ1_M>(w, first, count, rows, tile, s);
+            return quantized<UnpackIQ1_M>(w, first, count, rows, tile, scratch);
         case Type::IQ2_XXS:
-            return quantized<UnpackIQ2_XXS>(w, first, count, rows, tile, s);
+            return quantized<UnpackIQ2_XXS>(w, first, count, rows, tile, scratch);
         case Type::IQ2_XS:
-            return quantized<UnpackIQ2_XS>(w, first, count, rows, tile, s);
+            return quantized<UnpackIQ2_XS>(w, first, count, rows, tile, scratch);
         case Type::IQ2_S:
-            return quantized<UnpackIQ2_S>(w, first, count, rows, tile, s);
+            return quantized<UnpackIQ2_S>(w, first, count, rows, tile, scratch);
         case Type::IQ3_XXS:
-            return quantized<UnpackIQ3_XXS>(w, first, count, rows, tile, s);
+            return quantized<UnpackIQ3_XXS>(w, first, count, rows, tile, scratch);
         case Type::IQ3_S:
-            return quantized<UnpackIQ3_S>(w, first, count, rows, tile, s);
+            return quantized<UnpackIQ3_S>(w, first, count, rows, tile, scratch);
         case Type::IQ4_NL:
-            return quantized<UnpackIQ4_NL>(w, first, count, rows, tile, s);
+            return quantized<UnpackIQ4_NL>(w, first, count, rows, tile, scratch);
         case Type::IQ4_XS:
-            return quantized<UnpackIQ4_XS>(w, first, count, rows, tile, s);
+            return quantized<UnpackIQ4_XS>(w, first, count, rows, tile, scratch);
         case Type::MXFP4:
-            return quantized<UnpackMXFP4>(w, first, count, rows, tile, s);
+            return quantized<UnpackMXFP4>(w, first, count, rows, tile, scratch);
         default:
             break;  // load_weights() lets no other type through
     }
