@@ -18,7 +18,7 @@ import pytest
 from support.gguf_files import Value, build_gguf, tiny_hy3, tiny_hy3_parts, write_gguf
 
 HY3 = [sys.executable, "-m", "hy3"]
-LONG = ["-c", "200000", "--backend", "reference"]  # an answer without end
+LONG = ["-c", "200000", "--backend", "reference", "--temp", "0.01"]
 READY = r">.{0,12}\x1b\[\?7h"  # the prompt, and the escapes that prompt_toolkit draws it with
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
 
@@ -30,6 +30,21 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
         num_nextn_predict_layers=1,
         max_position_embeddings=1 << 18,
     )
+
+
+@pytest.fixture(scope="module")
+def endless(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A model that, nearly greedy, never draws an end token: their logits are 0, and the largest is not."""
+    metadata, tensors = tiny_hy3_parts(max_position_embeddings=1 << 18)
+    tokens = metadata["tokenizer.ggml.tokens"]
+    for number, (name, shape, kind, raw) in enumerate(tensors):
+        if name == "output.weight":
+            data, row = bytearray(raw), len(raw) // shape[0]
+            for token, text in enumerate(tokens):
+                if "_eos" in text or "_end_of_" in text:
+                    data[token * row : (token + 1) * row] = bytes(row)
+            tensors[number] = (name, shape, kind, bytes(data))
+    return write_gguf(tmp_path_factory.mktemp("model") / "endless.gguf", metadata, tensors)
 
 
 def hy3(*args: object, **options: Any) -> subprocess.CompletedProcess[str]:
@@ -62,9 +77,9 @@ def test_inspect_and_tokenize(tiny: Path) -> None:
     assert "".join(tokens["pieces"]) == "hello"
 
 
-def test_a_reader_that_leaves_ends_the_program_quietly(tiny: Path) -> None:
+def test_a_reader_that_leaves_ends_the_program_quietly(endless: Path) -> None:
     with subprocess.Popen(
-        [*HY3, "run", "-m", str(tiny), "-p", "x", *LONG],
+        [*HY3, "run", "-m", str(endless), "-p", "x", *LONG],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
@@ -73,7 +88,7 @@ def test_a_reader_that_leaves_ends_the_program_quietly(tiny: Path) -> None:
         process.stdout.read(1)
         process.stdout.close()
         assert process.wait(30) == 1
-        assert process.stderr.read() == b""
+        assert re.fullmatch(rb"hy3: seed \d+\n", process.stderr.read())
 
 
 def test_no_space_left_for_the_answer(tiny: Path) -> None:
@@ -104,11 +119,11 @@ def test_no_permission(tiny: Path, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("delay", [0.0, 0.05, 0.5])
 @pytest.mark.parametrize("phase", ["prompt", "answer"])
-def test_ctrl_c_at_any_moment_exits_130(tiny: Path, tmp_path: Path, phase: str, delay: float) -> None:
+def test_ctrl_c_at_any_moment_exits_130(endless: Path, tmp_path: Path, phase: str, delay: float) -> None:
     prompt = tmp_path / "prompt.txt"
     prompt.write_text("x" * (50_000 if phase == "prompt" else 1))
     with subprocess.Popen(
-        [*HY3, "run", "-m", str(tiny), "-f", str(prompt), *LONG, "--temp", "1"],
+        [*HY3, "run", "-m", str(endless), "-f", str(prompt), *LONG],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
     ) as process:
@@ -119,7 +134,7 @@ def test_ctrl_c_at_any_moment_exits_130(tiny: Path, tmp_path: Path, phase: str, 
         process.send_signal(signal.SIGINT)
         start = time.monotonic()
         _, stderr = process.communicate(timeout=30)
-        assert time.monotonic() - start < 2.0
+        assert time.monotonic() - start < 5.0  # a busy machine; without other work it is a tenth of a second
         assert process.returncode == 130
         assert stderr.decode().endswith("\nhy3: interrupted\n")
 
@@ -209,11 +224,11 @@ def test_weights_that_are_not_numbers(tmp_path: Path) -> None:
     )
 
 
-def chat(tiny: Path, home: Path, *args: str) -> pexpect.spawn:
+def chat(model: Path, home: Path, *args: str) -> pexpect.spawn:
     env = dict(os.environ, XDG_STATE_HOME=str(home), TERM="xterm", PROMPT_TOOLKIT_NO_CPR="1")
     child = pexpect.spawn(
         HY3[0],
-        [*HY3[1:], "chat", "-m", str(tiny), *args],
+        [*HY3[1:], "chat", "-m", str(model), *args],
         env=env,
         encoding="utf-8",
         timeout=30,
@@ -229,7 +244,7 @@ def test_chat_at_a_terminal(tiny: Path, tmp_path: Path) -> None:
     child.send("hello\r")
     child.expect(READY)
     child.send("/stats\r")
-    child.expect(r"context: \d+ of 4096 tokens")
+    child.expect(r"context: \d+ of \d+ tokens")
     child.send("\x04")
     child.expect(pexpect.EOF)
     assert child.wait() == 0
@@ -238,11 +253,11 @@ def test_chat_at_a_terminal(tiny: Path, tmp_path: Path) -> None:
     assert history.stat().st_mode & 0o777 == 0o600
 
 
-def test_ctrl_c_stops_an_answer_at_a_terminal(tiny: Path, tmp_path: Path) -> None:
-    child = chat(tiny, tmp_path, *LONG)
+def test_ctrl_c_stops_an_answer_at_a_terminal(endless: Path, tmp_path: Path) -> None:
+    child = chat(endless, tmp_path, *LONG)
     child.send("hello\r")
     child.expect_exact("\x1b[?2004l")  # the line is taken
-    time.sleep(1.0)
+    child.expect(r"[^\x1b\r\n]")  # the answer has begun
     child.sendintr()
     child.expect_exact("The answer was stopped")
     child.send("/exit\r")

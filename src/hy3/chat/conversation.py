@@ -72,7 +72,7 @@ class Conversation:
         for piece in pieces:
             ids += self._tokenizer.encode(piece, special=True) if isinstance(piece, str) else piece
         bos = self._tokenizer.bos_id
-        if self._add_bos and ids[:1] != [bos]:
+        if self._add_bos and bos is not None and ids[:1] != [bos]:
             ids.insert(0, bos)
         return Prompt(ids, opens_thinking(text, self._tokenizer))
 

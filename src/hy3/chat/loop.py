@@ -9,6 +9,12 @@ from hy3.chat.generate import Generator, PromptTooLong
 from hy3.chat.lines import Lines
 from hy3.errors import Hy3Error
 
+KEPT = "The answer was stopped; what there is of it stays in the conversation."
+
+
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C in the middle of an answer, whose beginning is in the conversation now."""
+
 
 class Chat:
     """`tell` gets everything that is not the model's text: answers of commands, warnings, errors."""
@@ -20,19 +26,21 @@ class Chat:
         self._tell = tell
 
     def run(self, lines: Lines, interactive: bool) -> None:
-        """Until Exit. Ctrl-C while reading drops the line on a terminal, and ends the program in a pipe."""
+        """Until Exit. Ctrl-C only stops what is going on at a terminal, and ends the program in a pipe."""
         import hy3core
 
         while True:
+            stopped = "Ctrl-D or /exit leaves."
             try:
                 line = lines.read()
+                stopped = "Stopped."
                 self.message(line)
             except Exit:
                 return
-            except KeyboardInterrupt:
+            except KeyboardInterrupt as interrupt:
                 if not interactive:
                     raise
-                self._tell("Ctrl-D or /exit leaves.")
+                self._tell(KEPT if isinstance(interrupt, Interrupted) else stopped)
             except (Hy3Error, hy3core.Error) as error:
                 self._tell(f"error: {error}")
 
@@ -57,15 +65,14 @@ class Chat:
             for chunk in self._generator.stream(asked.ids, reply):
                 display.show(chunk)
         except KeyboardInterrupt:
-            reply.end = "interrupted"
             for chunk in reply.finish():
                 display.show(chunk)
+            self._conversation.add(question, reply)
+            raise Interrupted from None
         finally:
             display.end()
         self._conversation.add(question, reply)
-        if reply.end == "interrupted":
-            self._tell("The answer was stopped; what there is of it stays in the conversation.")
-        elif reply.end == "context":
+        if reply.end == "context":
             self._tell(
                 f"The context of {self._generator.ctx} tokens is full and the answer is cut off. "
                 "/reset begins a new conversation; hy3 chat -c N has a larger context."

@@ -8,7 +8,7 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import click
 
@@ -70,7 +70,7 @@ class Stop(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4
 class EngineOptions:
     threads: int | None  # None: as many as the machine has cores
     ctx: int | None  # None: DEFAULT_CTX, or the model's own if that is less
-    kv: str
+    kv: Literal["f32", "f16"]
     backend: str
     experts: int | None  # None: as the file says
     rope_factor: float | None  # None: as the file says

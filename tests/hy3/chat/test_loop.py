@@ -75,6 +75,24 @@ def test_ctrl_c_stops_the_answer_and_keeps_it(capsys: pytest.CaptureFixture[str]
     assert setup.session.prefilled[1][0] == TOKENIZER.token_id(fake.EOS)
 
 
+def test_ctrl_c_in_an_answer_through_a_pipe_ends_the_program(capsys: pytest.CaptureFixture[str]) -> None:
+    setup = Setup([*TOKENIZER.spell("12"), KeyboardInterrupt()])
+    with pytest.raises(KeyboardInterrupt):
+        setup.type("q1", "q2", interactive=False)
+    assert capsys.readouterr().out == "12\n"
+
+
+def test_ctrl_c_before_the_answer_forgets_the_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    setup = Setup()
+
+    def interrupted(_question: str) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(setup.conversation, "prompt", interrupted)
+    setup.type("q1")
+    assert (setup.told, setup.conversation.messages) == (["Stopped."], [])
+
+
 def test_ctrl_c_inside_a_character(capsys: pytest.CaptureFixture[str]) -> None:
     setup = Setup([*TOKENIZER.spell("a好")[:-1], KeyboardInterrupt()], f"x{fake.EOS}").type("q1", "q2")
     assert setup.conversation.messages[1]["content"] == "a"
