@@ -105,6 +105,7 @@ class Tally:
         default_factory=lambda: collections.defaultdict(collections.Counter)
     )
     failures: list[str] = field(default_factory=list)
+    peak: int = 0  # bytes; 0 when the program does not count
     excess: int = -(2**62)  # largest (peak - twice the file), bytes
     count: int = 0
     seconds: float = 0.0
@@ -112,6 +113,7 @@ class Tally:
     def add(self, number: int, case: Case, outcome: Outcome) -> None:
         self.count += 1
         self.stages[case.label][outcome.stage] += 1
+        self.peak = max(self.peak, outcome.peak)
         self.excess = max(self.excess, outcome.peak - 2 * len(case.data))
         if outcome.stage in ("crash", "hang", "excess") or outcome.peak > 2 * len(case.data) + ALLOWANCE:
             self.failures.append(f"case {number} ({case.label}, {len(case.data)} bytes): {outcome}")
@@ -125,10 +127,12 @@ class Tally:
     def summary(self) -> str:
         total: collections.Counter[str] = sum(self.stages.values(), collections.Counter())
         ends = ", ".join(f"{stage} {n}" for stage, n in sorted(total.items()))
+        counted = (
+            f"; peak allocation at most {self.excess:+d} bytes beside twice the file" if self.peak else ""
+        )
         return (
             f"{self.count} cases in {self.seconds:.0f} s, {len(self.stages)} kinds of change; "
-            f"ended at {ends}; {self.past_metadata:.0%} past the metadata; "
-            f"peak allocation at most {self.excess:+d} bytes beside twice the file"
+            f"ended at {ends}; {self.past_metadata:.0%} past the metadata{counted}"
         )
 
     def table(self) -> str:

@@ -60,7 +60,7 @@ def run_case(path: Path, data: bytes) -> tuple[str, str]:
         resource.setrlimit(resource.RLIMIT_DATA, UNLIMITED)
         if readable(path):
             return "model", str(error)
-        # The same metadata before no tensors: readable, then the fault lies behind them.
+        # The same metadata before no tensors: readable, then the fault is behind them (or their number).
         path.write_bytes(data[:8] + bytes(8) + data[16:])
         return ("tensors" if len(data) >= 24 and readable(path) else "metadata"), str(error)
     finally:

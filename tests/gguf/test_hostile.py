@@ -52,6 +52,12 @@ def cut(what: str, owner: str, kept: int = 0) -> bytes:
     return bytes(image().data[: image().at(what, owner).offset + kept])
 
 
+def ends_with_the_table() -> bytes:
+    made = build_gguf({}, [("a.long.name", (1,), "f32", b"abcd")])
+    offset = made.at("offset", "a.long.name")
+    return bytes(made.data[: offset.offset + offset.size])
+
+
 def big_endian() -> bytes:
     """As gguf-py writes it: the magic as ever, everything else swapped."""
     return b"GGUF" + struct.pack(">IQQ", 3, 0, 0) + bytes(32)
@@ -149,7 +155,8 @@ CASES: dict[str, tuple[Callable[[], bytes] | tuple[Any, ...], str]] = {
     "end past the file": (("dim", "b.weight", 32, 1), r"'b.weight' of 1024 bytes .*past the end"),
     "same place": (("offset", "b.weight", 0), r"overlaps tensor '[ab].weight'"),
     "overlap": (("offset", "c.weight", 192), r"'c.weight' overlaps tensor 'b.weight'"),
-    "no data": (lambda: cut("data", "a.weight"), r"past the end"),
+    "no data": (lambda: cut("data", "a.weight"), r"claims 3 tensors, which with their data take"),
+    "ends with the table": (ends_with_the_table, r"ends before the tensors' data"),
     "table cut": (lambda: cut("offset", "c.weight"), r"claims 3 tensors, which with .* take \d+ bytes"),
     "data cut": (lambda: cut("data", "c.weight", 9), r"'c.weight' of 10 bytes"),
 }  # fmt: skip
