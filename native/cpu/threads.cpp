@@ -133,8 +133,11 @@ void ThreadPool::take_tasks(int thread) {
         while (!stopped_.load(std::memory_order_relaxed)) {
             const int64_t first = next_.fetch_add(grain_, std::memory_order_relaxed);
             if (first >= n_) return;
-            for (int64_t task = first; task < std::min(n_, first + grain_); task++) (*body_)(task, thread);
-            if (thread == 0 && (*stop_)()) stopped_.store(true, std::memory_order_relaxed);
+            const int64_t end = std::min(n_, first + grain_);
+            for (int64_t task = first; task < end && !stopped_.load(std::memory_order_relaxed); task++) {
+                (*body_)(task, thread);
+                if (thread == 0 && (*stop_)()) stopped_.store(true, std::memory_order_relaxed);
+            }
         }
     } catch (...) {
         if (!failed_.exchange(true)) failure_ = std::current_exception();
