@@ -219,11 +219,11 @@ class Model:
         path: str | PathLike[str],
         backend: str = "auto",
         threads: int = 0,
-        *,
         gpu_layers: int = -1,
         experts: int = 0,
         rope_factor: float = 1.0,
         rope_ctx: int = 0,
+        *,
         use_mmap: bool = True,
         mlock: bool = False,
     ) -> None: ...
@@ -288,8 +288,8 @@ class Session:
     def reset(self) -> None: ...
     @property
     def stats(self) -> dict[str, Any]:
-        """Of the last generation: prompt_tokens, reused_tokens, generated_tokens, prompt_s, decode_s,
-        drafted, accepted, finish_reason ("stop", "length" or None while it runs), stop_id (the end token, or None)."""
+        """Of the last generation: prompt_tokens, reused_tokens, generated_tokens, prompt_s, decode_s, drafted,
+        accepted, finish_reason ("stop", "length", or None while it runs), stop_id (the end token or None)."""
     def generate(
         self,
         tokens: ArrayLike,

@@ -43,8 +43,8 @@ cdef class Model:
     def __cinit__(self):
         self.handle = NULL
 
-    def __init__(self, path, backend="auto", int threads=0, *, int gpu_layers=-1, int experts=0, float rope_factor=1.0,
-                 int64_t rope_ctx=0, bint use_mmap=True, bint mlock=False):
+    def __init__(self, path, backend="auto", int threads=0, int gpu_layers=-1, int experts=0, float rope_factor=1.0,
+                 int64_t rope_ctx=0, *, bint use_mmap=True, bint mlock=False):
         cdef bytes name = os.fsencode(path), backend_name = str(backend).encode()
         cdef const char* address = name
         cdef hy3_model_options options = hy3_model_default_options()
