@@ -15,16 +15,18 @@ from train.chat import Chat
 from train.model import Batch
 from train.tasks import Conversation
 
-# Share of a step's tokens by task. Worked sums teach the partial sums that a direct answer needs. Passcodes
-# are recalled early; from then on more of a step goes to what takes longest, the sums and the copying of
-# names into calls.
-SHARES_FIRST = {"sums": 0.50, "worked": 0.06, "recall": 0.20, "tools": 0.20, "talk": 0.04}
-SHARES_LATER = {"sums": 0.57, "worked": 0.06, "recall": 0.11, "tools": 0.16, "echo": 0.07, "talk": 0.03}
-FIRST = 0.4  # of the run
+# Share of a step's tokens by task, with the share of the run up to which it holds. Passcodes are recalled
+# early; from then on more of a step goes to what takes longest: the last digit of a sum, and names copied
+# into calls (echoes are practice for that). Worked sums teach the partial sums that a direct answer needs.
+MIXTURES = [
+    (0.4, {"sums": 0.50, "worked": 0.06, "recall": 0.20, "tools": 0.20, "talk": 0.04}),
+    (0.7, {"sums": 0.66, "worked": 0.06, "recall": 0.07, "tools": 0.14, "echo": 0.05, "talk": 0.02}),
+    (1.0, {"sums": 0.71, "worked": 0.09, "recall": 0.04, "tools": 0.12, "echo": 0.03, "talk": 0.01}),
+]
 
 
-def shares(progress: float) -> dict[str, float]:
-    return SHARES_FIRST if progress < FIRST else SHARES_LATER
+def mixture(progress: float) -> dict[str, float]:
+    return next(shares for end, shares in MIXTURES if progress < end)
 
 
 ROW_LENGTHS = (128, 256, 512, 1088)
@@ -42,7 +44,9 @@ def recall_length(rng: random.Random, progress: float) -> int:
 
 def draw(task: str, rng: random.Random, progress: float) -> Conversation:
     if task == "sums":
-        return tasks.sums(rng, False, two=0.5 if progress < 0.1 else 0.2)
+        # Mostly one sum a conversation: earlier sums' digits in the context make it far harder to learn.
+        turns = 1 if rng.random() < 0.85 else rng.randint(2, 4)
+        return tasks.sums(rng, False, turns=turns, two=0.45 if progress < 0.7 else 0.15)
     if task == "worked":
         return tasks.worked_sums(rng, False)
     if task == "recall":
@@ -112,7 +116,7 @@ def collate(examples: Sequence[tuple[np.ndarray, np.ndarray]], pad: int) -> Batc
 def make_batch(chat: Chat, key: str, progress: float, tokens: int) -> Batch:
     rng = random.Random(key)
     examples = []
-    for task, share in shares(progress).items():
+    for task, share in mixture(progress).items():
         # What a task overdraws in one step evens out over steps: the last example is kept by the chance that
         # fits.
         left = share * tokens

@@ -36,9 +36,9 @@ from train.evaluate import scores
 from train.export import build, export
 from train.model import HY3Tiny, Step, balance
 
-STEPS = 2000
+STEPS = 3300
 WORKERS = 2
-TOKENS = 3072  # a worker and step, before packing
+TOKENS = 2048  # a worker and step, before packing
 WARMUP = 100
 PEAK_RATE = 1.5e-3
 FLOOR = 0.03  # of the peak, where the cosine ends
