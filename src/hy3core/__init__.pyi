@@ -288,8 +288,8 @@ class Session:
     def reset(self) -> None: ...
     @property
     def stats(self) -> dict[str, Any]:
-        """Of the last generation: prompt_tokens, reused_tokens, generated_tokens, prompt_s, decode_s, drafted,
-        accepted, finish_reason ("stop", "length", or None while it runs), stop_id (the end token or None)."""
+        """Of the last generation: prompt_tokens, reused_tokens, generated_tokens, prompt_s, decode_s, drafted
+        and accepted, finish_reason ("stop", "length", or None while it runs) and stop_id (or None)."""
     def generate(
         self,
         tokens: ArrayLike,
