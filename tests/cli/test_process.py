@@ -19,7 +19,6 @@ from support.gguf_files import Value, build_gguf, tiny_hy3, tiny_hy3_parts, writ
 
 HY3 = [sys.executable, "-m", "hy3"]
 LONG = ["-c", "200000", "--backend", "reference", "--temp", "0.01"]
-READY = r">.{0,12}\x1b\[\?7h"  # the prompt, and the escapes that prompt_toolkit draws it with
 PR_CAPBSET_DROP, CAP_DAC_OVERRIDE, CAP_DAC_READ_SEARCH = 24, 1, 2
 
 
@@ -224,27 +223,30 @@ def test_weights_that_are_not_numbers(tmp_path: Path) -> None:
     )
 
 
+def ready(child: pexpect.spawn) -> None:
+    """Waits for a new prompt: before it, the terminal would take control characters as its own."""
+    child.expect_exact("\x1b[?2004h")
+    child.expect(r">.{0,12}\x1b\[\?7h")
+
+
 def chat(model: Path, home: Path, *args: str) -> pexpect.spawn:
     env = dict(os.environ, XDG_STATE_HOME=str(home), TERM="xterm", PROMPT_TOOLKIT_NO_CPR="1")
+    command = [*HY3, "chat", "-m", str(model), *args]
     child = pexpect.spawn(
-        HY3[0],
-        [*HY3[1:], "chat", "-m", str(model), *args],
-        env=env,
-        encoding="utf-8",
-        timeout=30,
-        dimensions=(40, 200),
+        command[0], command[1:], env=env, encoding="utf-8", timeout=60, dimensions=(40, 200)
     )
     child.expect_exact("/help lists the commands")
-    child.expect(READY)
+    ready(child)
     return child
 
 
 def test_chat_at_a_terminal(tiny: Path, tmp_path: Path) -> None:
     child = chat(tiny, tmp_path, "-n", "4")
     child.send("hello\r")
-    child.expect(READY)
+    ready(child)
     child.send("/stats\r")
     child.expect(r"context: \d+ of \d+ tokens")
+    ready(child)
     child.send("\x04")
     child.expect(pexpect.EOF)
     assert child.wait() == 0
@@ -260,6 +262,7 @@ def test_ctrl_c_stops_an_answer_at_a_terminal(endless: Path, tmp_path: Path) -> 
     child.expect(r"[^\x1b\r\n]")  # the answer has begun
     child.sendintr()
     child.expect_exact("The answer was stopped")
+    ready(child)
     child.send("/exit\r")
     child.expect(pexpect.EOF)
     assert child.wait() == 0
