@@ -73,26 +73,26 @@ def test_killed_at_random_points(tmp_path: Path, report: Callable[[str], None]) 
     write_checkpoint(tmp_path / "m", shards=3, dtype="bf16", **SIZE, num_nextn_predict_layers=1)
     whole, out, journal = tmp_path / "whole.gguf", tmp_path / "x.gguf", tmp_path / "x.gguf.partial.journal"
     arguments = ["-t", "q4_k", "--threads", "1", "--quiet"]
-    process = subprocess.Popen(command_in_small_steps(tmp_path / "m", "-o", whole, *arguments))
-    while not (tmp_path / "whole.gguf.partial.journal").exists():
-        time.sleep(0.001)
-    began = time.monotonic()
-    assert process.wait() == 0
-    writing = time.monotonic() - began
+    assert run(tmp_path / "m", "-o", whole, *arguments).returncode == 0
+
+    def records() -> int:
+        return journal.read_bytes().count(b"\n") if journal.exists() else 0
+
     rng = random.Random(7)
     kills = continued = results = 0
     while kills < KILLS:
-        before = journal.read_bytes() if journal.exists() else b""
+        before = records()
         process = subprocess.Popen(command_in_small_steps(tmp_path / "m", "-o", out, "--resume", *arguments))
-        while process.poll() is None and (not journal.exists() or journal.read_bytes() == before):
-            time.sleep(0.001)  # until it writes
+        wanted = before + rng.randint(0, 6)
+        while process.poll() is None and records() <= wanted:
+            time.sleep(0.001)
         try:
-            process.wait(rng.uniform(0, 0.6) * writing)
+            process.wait(rng.uniform(0, 0.05))
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()
             kills += 1
-            continued += before.count(b"\n") > 1
+            continued += before > 1
             if not out.exists() or journal.exists():
                 continue
             # Killed on its way out, with everything done.
@@ -106,9 +106,9 @@ def test_killed_at_random_points(tmp_path: Path, report: Callable[[str], None]) 
     assert out.read_bytes() == whole.read_bytes()
     report(
         f"convert: killed {kills} times, {continued} of them in a continued run; {results + 1} complete "
-        f"results, all byte-identical to that of an uninterrupted run (of {writing:.1f} s)"
+        f"results, all byte-identical to that of an uninterrupted run"
     )
-    assert continued >= KILLS // 4
+    assert continued >= KILLS // 2
 
 
 def test_stopped_at_every_kind_of_point(small: None, m: Path, tmp_path: Path) -> None:

@@ -177,14 +177,11 @@ def _repair_original(dialect: Dialect, model: Model, entries: dict[str, Entry], 
     tokens = list(tokens)
     put("tokenizer.ggml.model", "str", "gpt2")
     put("tokenizer.ggml.pre", "str", "hunyuan-dense", keep=True)
-    put("tokenizer.ggml.token_type", "[i32]", [_token_type(token) for token in tokens], keep=True)
+    types = list(dialect.metadata.get("tokenizer.ggml.token_type") or map(_token_type, tokens))
+    put("tokenizer.ggml.token_type", "[i32]", types)
     if "tokenizer.ggml.merges" not in entries:
         # The file has none; a merge is found for every token that two shorter ones make.
-        put(
-            "tokenizer.ggml.merges",
-            "[str]",
-            hy3core.rebuild_merges(tokens, entries["tokenizer.ggml.token_type"][2]),
-        )
+        put("tokenizer.ggml.merges", "[str]", hy3core.rebuild_merges(tokens, types))
         warnings.append("the file has no merges: rebuilt from the vocabulary")
     put("tokenizer.ggml.add_bos_token", "bool", False)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 import time
 
-INTERVAL = 10.0  # seconds between two lines
+INTERVAL = 30.0  # seconds between two lines
 
 
 class Progress:
