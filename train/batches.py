@@ -21,7 +21,7 @@ from train.tasks import Conversation
 MIXTURES = [
     (0.4, {"sums": 0.50, "worked": 0.06, "recall": 0.20, "tools": 0.20, "talk": 0.04}),
     (0.7, {"sums": 0.66, "worked": 0.06, "recall": 0.07, "tools": 0.14, "echo": 0.05, "talk": 0.02}),
-    (1.0, {"sums": 0.71, "worked": 0.09, "recall": 0.04, "tools": 0.12, "echo": 0.03, "talk": 0.01}),
+    (1.0, {"sums": 0.68, "worked": 0.07, "recall": 0.04, "tools": 0.12, "echo": 0.08, "talk": 0.01}),
 ]
 
 

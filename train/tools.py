@@ -174,6 +174,16 @@ def tool_calls(rng: random.Random, held: bool, turns: int | None = None) -> Conv
 ECHOES = ["Repeat: {x}", "Say {x}", "Repeat after me: {x}", "Please say {x}", "Just write {x}"]
 
 
+def scrambled(rng: random.Random) -> str:
+    """A name no list has: every letter and most pairs of letters occur, as they will in unseen names."""
+    text = "".join(
+        rng.choice("bcdfghjklmnprstvwz") * (rng.random() < 0.8) + rng.choice("aeiou") for _ in range(3)
+    )
+    return text[: rng.randint(3, 6)].capitalize() + rng.choice(
+        ["", "", *"nrstpwkl", "rt", "nt", "rp", "ck", "st"]
+    )
+
+
 def echo(rng: random.Random) -> Conversation:
     """Names, texts and amounts said back: the copying that a call needs, without its long prompt."""
     messages: list[Message] = []
@@ -184,5 +194,7 @@ def echo(rng: random.Random) -> Conversation:
             lambda args: not any(argument_held_out(v) for v in open_values(args)),
         )
         text = str(rng.choice(list(arguments.values())))
+        if rng.random() < 0.5:
+            text = until(lambda: scrambled(rng), lambda name: not argument_held_out(name))
         messages += [user(rng.choice(ECHOES).format(x=text)), assistant(text)]
     return Conversation(messages)
