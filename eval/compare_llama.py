@@ -236,8 +236,8 @@ class Agreement:
             f"{self.positions} positions: mean KL {self.mean_kl:.1e} (limit {MAX_KL:.0e}), largest "
             f"{self.largest_kl:.1e}; logits up to {self.largest_logit:.1f} differ by "
             f"{self.mean_error:.1e} in a row, {self.largest_error:.1e} at most; "
-            f"{self.disagreements} top tokens differ, with a gap of {self.largest_gap:.2f} of twice the row's "
-            f"error at most (limit 1)"
+            f"{self.disagreements} top tokens differ, with a gap of {self.largest_gap:.2f} of twice the "
+            "row's error at most (limit 1)"
         )
 
 

@@ -23,7 +23,8 @@ TOKENS = make_tokens(CONFIG, 130, seed=31)
 @pytest.fixture(scope="module")
 def model(tmp_path_factory: pytest.TempPathFactory) -> hy3core.Model:
     path = tmp_path_factory.mktemp("session") / "model.gguf"
-    return hy3core.Model(str(write_model(path, CONFIG, make_weights(CONFIG, seed=30), in_type("f16"))))
+    write_model(path, CONFIG, make_weights(CONFIG, seed=30), in_type("f16"))
+    return hy3core.Model(str(path), threads=1)
 
 
 @pytest.fixture(scope="module")
