@@ -21,12 +21,13 @@ std::shared_ptr<const Gguf> open_file(const std::string& path, const ModelOption
     return file;
 }
 
+// The counts are compared first: tables are not built for a vocabulary that the model cannot have.
 std::shared_ptr<const Tokenizer> checked_tokenizer(const Gguf& file, const Config& config) {
-    auto tokenizer = read_tokenizer(file);
-    if (tokenizer->vocab_size() != static_cast<size_t>(config.vocab))
-        fail(Status::format, file.path(), ": tokenizer.ggml.tokens has ", tokenizer->vocab_size(),
+    const uint64_t entries = file.get_array("tokenizer.ggml.tokens").count;
+    if (entries != static_cast<uint64_t>(config.vocab))
+        fail(Status::format, file.path(), ": tokenizer.ggml.tokens has ", entries,
              " entries and token_embd.weight ", config.vocab, " rows. The file is damaged.");
-    return tokenizer;
+    return read_tokenizer(file);
 }
 
 }  // namespace

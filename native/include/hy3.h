@@ -1,11 +1,13 @@
 /* hy3: the C interface of the native library.
  *
- * Opaque handles, status codes, plain structs; no exception crosses it. A function that can fail returns a hy3_status
- * and leaves its outputs untouched on failure; hy3_last_error() then has the message, "WHAT. HINT.", of the calling
- * thread's last failure. Strings are UTF-8 and, where they are hy3_str, not terminated. Views (hy3_str, pointers
- * into handles) live as long as the handle they came from. Handles are freed by their _free function, which takes NULL.
+ * Opaque handles, status codes, plain structs; no exception crosses it. A function that can fail returns a
+ * hy3_status and leaves its outputs untouched on failure; hy3_last_error() then has the message, "WHAT.
+ * HINT.", of the calling thread's last failure. Strings are UTF-8 and, where they are hy3_str, not
+ * terminated. Views (hy3_str, pointers into handles) live as long as the handle they came from. Handles are
+ * freed by their _free function, which takes NULL.
  *
- * Threads: models, files and tokenizers may be shared; a session or generation belongs to one thread at a time.
+ * Threads: models, files and tokenizers may be shared; a session or generation belongs to one thread at a
+ * time.
  */
 #ifndef HY3_H
 #define HY3_H
@@ -21,13 +23,13 @@ extern "C" {
 typedef enum hy3_status {
     HY3_OK = 0,
     HY3_INVALID_ARGUMENT = 1,
-    HY3_FORMAT = 2,        /* a file is broken or hostile */
-    HY3_UNSUPPORTED = 3,   /* valid, but not something this engine does */
+    HY3_FORMAT = 2,      /* a file is broken or hostile */
+    HY3_UNSUPPORTED = 3, /* valid, but not something this engine does */
     HY3_OUT_OF_MEMORY = 4,
     HY3_CONTEXT_FULL = 5,
     HY3_IO = 6,
-    HY3_ABORTED = 7,       /* the abort callback returned non-zero */
-    HY3_INTERNAL = 8       /* a bug */
+    HY3_ABORTED = 7, /* the abort callback returned non-zero */
+    HY3_INTERNAL = 8 /* a bug */
 } hy3_status;
 
 typedef struct hy3_str {
@@ -50,7 +52,8 @@ typedef int (*hy3_abort_fn)(void* user);
 const char* hy3_last_error(void);
 const char* hy3_version(void);
 
-/* --- What this build and machine offer ------------------------------------------------------------------------- */
+/* --- What this build and machine offer
+ * ------------------------------------------------------------------------- */
 
 typedef struct hy3_backend_info {
     const char* name;   /* "cpu", "reference" */
@@ -60,13 +63,16 @@ typedef struct hy3_backend_info {
 
 size_t hy3_backend_count(void);
 hy3_status hy3_backend(size_t index, hy3_backend_info* out);
-/* Instruction sets of the CPU backend that this machine can run, the preferred one first: "avx512", "avx2", "scalar". */
+/* Instruction sets of the CPU backend that this machine can run, the preferred one first: "avx512", "avx2",
+ * "scalar". */
 size_t hy3_isa_count(void);
 const char* hy3_isa(size_t index);
-/* The one in use: the preferred one, or what the environment variable HY3_ISA names. Fails if that cannot run here. */
+/* The one in use: the preferred one, or what the environment variable HY3_ISA names. Fails if that cannot run
+ * here. */
 hy3_status hy3_current_isa(const char** out);
 
-/* --- Tensor types ------------------------------------------------------------------------------------------------ */
+/* --- Tensor types
+ * ------------------------------------------------------------------------------------------------ */
 
 typedef struct hy3_type_info {
     uint32_t id; /* as in GGUF */
@@ -84,31 +90,34 @@ hy3_status hy3_find_type(const char* name, hy3_type_info* out);
 
 /* n elements from nbytes bytes, which must be exactly what they take. */
 hy3_status hy3_dequantize(uint32_t type, const void* src, size_t nbytes, float* dst, int64_t n);
-/* (rows, cols) from one type to another, rows split over threads (0: all cores). importance: (cols) or NULL. The sizes
- * of src and dst are checked against the shape. */
-hy3_status hy3_convert_rows(uint32_t src_type, const void* src, size_t src_nbytes, uint32_t dst_type, void* dst,
-                            size_t dst_nbytes, int64_t rows, int64_t cols, const float* importance, int threads);
+/* (rows, cols) from one type to another, rows split over threads (0: all cores). importance: (cols) or NULL.
+ * The sizes of src and dst are checked against the shape. */
+hy3_status hy3_convert_rows(uint32_t src_type, const void* src, size_t src_nbytes, uint32_t dst_type,
+                            void* dst, size_t dst_nbytes, int64_t rows, int64_t cols, const float* importance,
+                            int threads);
 
-/* --- GGUF files ------------------------------------------------------------------------------------------------------ */
+/* --- GGUF files
+ * ------------------------------------------------------------------------------------------------------ */
 
 typedef enum hy3_kind { /* the numbers of the format */
-    HY3_KIND_U8 = 0,
-    HY3_KIND_I8 = 1,
-    HY3_KIND_U16 = 2,
-    HY3_KIND_I16 = 3,
-    HY3_KIND_U32 = 4,
-    HY3_KIND_I32 = 5,
-    HY3_KIND_F32 = 6,
-    HY3_KIND_BOOL = 7,
-    HY3_KIND_STR = 8,
-    HY3_KIND_ARRAY = 9,
-    HY3_KIND_U64 = 10,
-    HY3_KIND_I64 = 11,
-    HY3_KIND_F64 = 12
+                        HY3_KIND_U8 = 0,
+                        HY3_KIND_I8 = 1,
+                        HY3_KIND_U16 = 2,
+                        HY3_KIND_I16 = 3,
+                        HY3_KIND_U32 = 4,
+                        HY3_KIND_I32 = 5,
+                        HY3_KIND_F32 = 6,
+                        HY3_KIND_BOOL = 7,
+                        HY3_KIND_STR = 8,
+                        HY3_KIND_ARRAY = 9,
+                        HY3_KIND_U64 = 10,
+                        HY3_KIND_I64 = 11,
+                        HY3_KIND_F64 = 12
 } hy3_kind;
 
-/* A metadata value. Scalars and arrays of numbers: `count` (1 for a scalar) little-endian elements of `element` at
- * `data`, unaligned. Strings and arrays of strings: hy3_gguf_string(). Arrays of arrays have element ARRAY and no data. */
+/* A metadata value. Scalars and arrays of numbers: `count` (1 for a scalar) little-endian elements of
+ * `element` at `data`, unaligned. Strings and arrays of strings: hy3_gguf_strings(). Arrays of arrays have
+ * element ARRAY and no data. */
 typedef struct hy3_value {
     bool is_array;
     hy3_kind element;
@@ -137,7 +146,8 @@ uint32_t hy3_gguf_alignment(const hy3_gguf* file);
 size_t hy3_gguf_key_count(const hy3_gguf* file);
 hy3_status hy3_gguf_key(const hy3_gguf* file, size_t index, hy3_str* key, hy3_value* value);
 /* Calls `visit` with each string of a key's value in order. */
-hy3_status hy3_gguf_strings(const hy3_gguf* file, size_t index, void (*visit)(void* user, hy3_str text), void* user);
+hy3_status hy3_gguf_strings(const hy3_gguf* file, size_t index, void (*visit)(void* user, hy3_str text),
+                            void* user);
 size_t hy3_gguf_tensor_count(const hy3_gguf* file);
 hy3_status hy3_gguf_tensor(const hy3_gguf* file, size_t index, hy3_tensor_info* out);
 
@@ -148,13 +158,15 @@ void hy3_header_free(hy3_header* header);
 hy3_status hy3_header_add_key(hy3_header* header, hy3_str key, hy3_value value);
 hy3_status hy3_header_add_tensor(hy3_header* header, hy3_str name, uint32_t type, const uint64_t* shape,
                                  uint32_t n_dims);
-/* The bytes before the data section, the offset of each tensor in it and its size. The view lives until the next call
- * with this header. */
+/* The bytes before the data section, the offset of each tensor in it and its size. The view lives until the
+ * next call with this header. */
 hy3_status hy3_header_bytes(hy3_header* header, hy3_str* out);
 hy3_status hy3_header_offset(const hy3_header* header, size_t tensor, uint64_t* out);
 uint64_t hy3_header_data_bytes(const hy3_header* header);
 
-/* --- Tokenizer ------------------------------------------------------------------------------------------------------------ */
+/* --- Tokenizer
+ * ------------------------------------------------------------------------------------------------------------
+ */
 
 /* Reads the tokenizer's keys alone. */
 hy3_status hy3_tokenizer_open(const hy3_gguf* file, hy3_tokenizer** out);
@@ -173,19 +185,21 @@ int32_t hy3_tokenizer_bos(const hy3_tokenizer* tokenizer); /* -1: none */
 size_t hy3_tokenizer_vocab(const hy3_tokenizer* tokenizer);
 /* Ids that end generation, ascending. */
 void hy3_tokenizer_eos(const hy3_tokenizer* tokenizer, const int32_t** ids, size_t* n);
-/* The merges that a vocabulary without any implies: the pair whose concatenation has the lowest id goes first.
- * types: as in
- * tokenizer.ggml.token_type, or NULL. Calls `visit` with each "LEFT RIGHT". */
+/* The merges that a vocabulary without any implies: the pair whose concatenation has the lowest id goes
+ * first. types: as in tokenizer.ggml.token_type, or NULL. Calls `visit` with each "LEFT RIGHT". */
 hy3_status hy3_rebuild_merges(const hy3_str* tokens, const int32_t* types, size_t n,
                               void (*visit)(void* user, hy3_str merge), void* user);
 
 /* Text of ids as they come; holds back the bytes of an unfinished character. */
 hy3_status hy3_decoder_new(const hy3_tokenizer* tokenizer, bool special, hy3_decoder** out);
 void hy3_decoder_free(hy3_decoder* decoder);
-hy3_status hy3_decoder_push(hy3_decoder* decoder, int32_t id, void (*take)(void* user, hy3_str text), void* user);
+hy3_status hy3_decoder_push(hy3_decoder* decoder, int32_t id, void (*take)(void* user, hy3_str text),
+                            void* user);
 hy3_status hy3_decoder_finish(hy3_decoder* decoder, void (*take)(void* user, hy3_str text), void* user);
 
-/* --- Models ---------------------------------------------------------------------------------------------------------------- */
+/* --- Models
+ * ----------------------------------------------------------------------------------------------------------------
+ */
 
 typedef struct hy3_model_options {
     const char* backend; /* "auto", "reference", "cpu" */
@@ -198,8 +212,8 @@ typedef struct hy3_model_options {
 } hy3_model_options;
 
 typedef struct hy3_config {
-    int n_layers, n_mtp_layers, hidden, n_heads, n_kv_heads, head_dim, ffn, n_experts, n_experts_used, n_shared_experts,
-        expert_ffn, shared_ffn, vocab;
+    int n_layers, n_mtp_layers, hidden, n_heads, n_kv_heads, head_dim, ffn, n_experts, n_experts_used,
+        n_shared_experts, expert_ffn, shared_ffn, vocab;
     int64_t ctx;
     float rms_eps, rope_theta, rope_factor, router_scale;
     bool route_norm, softmax_gating, tied_head;
@@ -215,7 +229,9 @@ int hy3_model_threads(const hy3_model* model);
 hy3_status hy3_model_gguf(const hy3_model* model, hy3_gguf** out);
 hy3_status hy3_model_tokenizer(const hy3_model* model, hy3_tokenizer** out);
 
-/* --- Sessions ---------------------------------------------------------------------------------------------------------------- */
+/* --- Sessions
+ * ----------------------------------------------------------------------------------------------------------------
+ */
 
 typedef enum hy3_kv_type { HY3_KV_F32 = 0, HY3_KV_F16 = 1 } hy3_kv_type;
 
@@ -234,9 +250,10 @@ void hy3_session_tokens(const hy3_session* session, const int32_t** tokens, size
 hy3_status hy3_session_truncate(hy3_session* session, int64_t n);
 /* (hidden) floats: post-norm state of the last position. */
 hy3_status hy3_session_hidden(const hy3_session* session, const float** out);
-hy3_status hy3_session_mtp_logits(hy3_session* session, int32_t token, float* logits, hy3_abort_fn abort, void* user);
-hy3_status hy3_session_score(hy3_session* session, const int32_t* tokens, size_t n, float* out, hy3_abort_fn abort,
-                             void* user);
+hy3_status hy3_session_mtp_logits(hy3_session* session, int32_t token, float* logits, hy3_abort_fn abort,
+                                  void* user);
+hy3_status hy3_session_score(hy3_session* session, const int32_t* tokens, size_t n, float* out,
+                             hy3_abort_fn abort, void* user);
 
 typedef enum hy3_logits { HY3_LOGITS_NONE = 0, HY3_LOGITS_LAST = 1, HY3_LOGITS_ALL = 2 } hy3_logits;
 
@@ -251,13 +268,14 @@ typedef struct hy3_step_item {
 /* One step over several sessions of one model. */
 hy3_status hy3_step(const hy3_step_item* items, size_t n, hy3_abort_fn abort, void* user);
 
-/* --- Sampling and generation ---------------------------------------------------------------------------------------------- */
+/* --- Sampling and generation
+ * ---------------------------------------------------------------------------------------------- */
 
 typedef struct hy3_sampling {
-    float temperature; /* 0: greedy */
-    int top_k;         /* 0: off */
-    float top_p;       /* 1: off */
-    float min_p;       /* 0: off */
+    float temperature;    /* 0: greedy */
+    int top_k;            /* 0: off */
+    float top_p;          /* 1: off */
+    float min_p;          /* 0: off */
     float repeat_penalty; /* 1: off */
     uint64_t seed;
     uint32_t choice;
@@ -279,8 +297,9 @@ typedef struct hy3_generation_stats {
 } hy3_generation_stats;
 
 /* The session must outlive the generation. */
-hy3_status hy3_generation_new(hy3_session* session, const int32_t* prompt, size_t n, const hy3_sampling* sampling,
-                              const int32_t* stop_ids, size_t n_stop, int64_t max_tokens, hy3_generation** out);
+hy3_status hy3_generation_new(hy3_session* session, const int32_t* prompt, size_t n,
+                              const hy3_sampling* sampling, const int32_t* stop_ids, size_t n_stop,
+                              int64_t max_tokens, hy3_generation** out);
 void hy3_generation_free(hy3_generation* generation);
 /* *token is -1 when the generation has ended. */
 hy3_status hy3_generation_next(hy3_generation* generation, hy3_abort_fn abort, void* user, int32_t* token);
