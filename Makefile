@@ -21,22 +21,22 @@ SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE $(shell find src nati
 run: $(VENV)/installed
 	$(BIN)/hy3 run -p "11+22+33=?"
 
-test: $(VENV)/installed-test
+test: $(VENV)/installed $(VENV)/installed-test
 	$(BIN)/python -m pytest
 
-test-live: $(VENV)/installed-live
+test-live: $(VENV)/installed $(VENV)/installed-test $(VENV)/installed-live
 	$(BIN)/python -m pytest -m live
 
-test-peer: $(VENV)/installed-peer
+test-peer: $(VENV)/installed $(VENV)/installed-test $(VENV)/installed-live $(VENV)/installed-peer
 	$(BIN)/python -m pytest -m peer
 
-sanitize: $(VENV)/installed-tools
+sanitize: $(VENV)/installed $(VENV)/installed-native
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake -S . -B build/sanitize -G Ninja -DCMAKE_BUILD_TYPE=Debug \
 	    -DCMAKE_CXX_FLAGS_DEBUG=-O1 -DHY3_PYTHON=OFF -DHY3_BUILD_TESTS=ON -DHY3_SANITIZE=ON -DHY3_WERROR=ON
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake --build build/sanitize
 	$(BIN)/ctest --test-dir build/sanitize --output-on-failure
 
-lint: $(VENV)/installed-tools $(VENV)/installed
+lint: $(VENV)/installed $(VENV)/installed-lint $(VENV)/installed-test
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
@@ -48,25 +48,15 @@ docs: $(VENV)/installed
 clean:
 	rm -rf $(VENV) build
 
+# Dependency groups need pip 25.1.
 $(VENV)/bin/python:
 	$(PYTHON) -m venv $(VENV)
+	$(PIP) --upgrade "pip>=25.1"
 
 $(VENV)/installed: $(VENV)/bin/python $(SOURCES)
 	$(PIP) .
 	@touch $@
 
-$(VENV)/installed-test: $(VENV)/installed
-	$(PIP) ".[test]"
-	@touch $@
-
-$(VENV)/installed-live: $(VENV)/installed-test
-	$(PIP) ".[live]"
-	@touch $@
-
-$(VENV)/installed-peer: $(VENV)/installed-test
-	$(PIP) ".[live]" llama-cpp-python==0.3.36
-	@touch $@
-
-$(VENV)/installed-tools: $(VENV)/bin/python
-	$(PIP) cmake ninja "ruff>=0.6" "mypy>=1.11" "clang-format>=18"
+$(VENV)/installed-%: pyproject.toml $(VENV)/bin/python
+	$(PIP) --group $*
 	@touch $@
