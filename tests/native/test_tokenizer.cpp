@@ -79,6 +79,17 @@ TEST(tokenizer_merges_by_rank_then_from_the_left) {
     CHECK_EQ(show(tokenizer.encode("")), "");
 }
 
+// After b+c, the offer of a+b at the first place is void; taking it for a+bc would go before the more urgent
+// bc+d.
+TEST(tokenizer_drops_offers_that_no_longer_hold) {
+    Vocabulary v;
+    v.merge("b", "c");
+    v.merge("a", "b");
+    const int32_t bcd = v.merge("bc", "d");
+    v.merge("a", "bc");
+    CHECK_EQ(show(Tokenizer(v.spec()).encode("abcd")), show({'a', bcd}));
+}
+
 TEST(tokenizer_long_runs_merge_completely) {
     Vocabulary v;
     std::string run = "a";
