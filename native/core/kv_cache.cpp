@@ -14,11 +14,16 @@ KvPage::~KvPage() {
 
 void KvCache::prepare(int64_t first, int64_t count) {
     if (count <= 0) return;
-    auto pages = pages_;
     const auto begin = static_cast<size_t>(first / kPageSize);
     const auto end = static_cast<size_t>((first + count - 1) / kPageSize) + 1;
-    for (size_t i = begin; i < end; i++) {
-        if (i < pages.size() && pages_[i].use_count() <= 2) continue;  // ours alone: here and in the copy
+    const auto ours = [&](size_t i) { return i < pages_.size() && pages_[i].use_count() == 1; };
+    size_t missing = begin;
+    while (missing < end && ours(missing)) missing++;
+    if (missing == end) return;  // the usual case while decoding
+
+    auto pages = pages_;
+    for (size_t i = missing; i < end; i++) {
+        if (i < pages.size() && pages[i].use_count() <= 2) continue;  // ours alone: here and in the copy
         auto page = std::make_shared<KvPage>(backend_, layout_.page_bytes());
         if (i < pages.size()) {
             backend_.copy(page->data(), pages[i]->data(), layout_.page_bytes());
