@@ -28,7 +28,8 @@ class Chat:
 
     def answer(self, conversation: Conversation) -> list[int]:
         """What the model should write after `prompt`, its end token included."""
-        return self.example(conversation)[0][len(self.prompt(conversation)) :].tolist()
+        ids: list[int] = self.example(conversation)[0].tolist()
+        return ids[len(self.prompt(conversation)) :]
 
     def example(self, conversation: Conversation) -> tuple[np.ndarray, np.ndarray]:
         """(ids, mask) of a whole conversation; mask is True where a token is one the assistant writes."""

@@ -29,7 +29,7 @@ VOCAB_ROWS = 1024  # 1,000 tokens and 24 padding rows: a multiple of 64, as the 
 
 def make_config(bos: int | None, eos: int | None, pad: int | None, eod: int | None) -> HYV3Config:
     config: Any = HYV3Config  # takes keys beyond its own fields, as checkpoints have them
-    return config(
+    out: HYV3Config = config(
         vocab_size=VOCAB_ROWS,
         hidden_size=256,
         intermediate_size=1024,
@@ -60,6 +60,7 @@ def make_config(bos: int | None, eos: int | None, pad: int | None, eod: int | No
         enable_lm_head_fp32=True,
         dtype="float32",
     )
+    return out
 
 
 class MTP(nn.Module):
@@ -239,4 +240,5 @@ def balance(model: HY3Tiny, loads: Sequence[Tensor], rate: float) -> None:
     """Moves the selection bias towards even loads, without a loss for it (Wang et al. 2024)."""
     for moe, load in zip(model.moes(), loads, strict=True):
         load = load.float()
-        moe.e_score_correction_bias += rate * torch.sign(load.mean() - load)
+        bias: Any = moe.e_score_correction_bias
+        bias += rate * torch.sign(load.mean() - load)

@@ -27,7 +27,7 @@ os.environ.setdefault("MALLOC_TRIM_THRESHOLD_", str(8 << 30))
 
 import torch
 import torch.distributed as dist
-import torch.multiprocessing as mp
+from torch.multiprocessing.spawn import spawn
 
 from train import tokenizer
 from train.batches import make_batch
@@ -158,7 +158,7 @@ def main() -> None:
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "meeting").unlink(missing_ok=True)
-    mp.spawn(work, (args,), WORKERS)
+    spawn(work, (args,), WORKERS)
 
 
 if __name__ == "__main__":

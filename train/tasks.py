@@ -9,12 +9,13 @@ True only held-out ones. Everything is a function of the `random.Random` passed 
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 from train import words
 from train.split import passcode_held_out, steps_held_out, sum_held_out, wording_held_out
 
 Message = dict[str, Any]
+T = TypeVar("T")
 
 
 @dataclass
@@ -27,7 +28,7 @@ class Conversation:
     )  # facts for a score's table, such as the length asked for
 
 
-def until(draw: Callable[[], Any], wanted: Callable[[Any], bool]) -> Any:
+def until(draw: Callable[[], T], wanted: Callable[[T], bool]) -> T:
     """The first draw that is wanted: how one side of the split is sampled."""
     while True:
         value = draw()

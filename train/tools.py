@@ -5,6 +5,7 @@ are held out by value; wordings are combinations of an opening, a core and an en
 """
 
 import random
+from functools import partial
 from typing import Any
 
 from train import words
@@ -161,7 +162,7 @@ def tool_calls(rng: random.Random, held: bool, turns: int | None = None) -> Conv
     for _ in range(turns or rng.randint(2, 5)):
         name = rng.choice(offered)
         arguments = until(
-            lambda name=name: draw_arguments(rng, name),
+            partial(draw_arguments, rng, name),
             lambda args: all(argument_held_out(v) == held for v in open_values(args)),
         )
         messages += [user(draw_question(rng, name, arguments, held)), call(name, arguments, thought)]
@@ -190,7 +191,7 @@ def echo(rng: random.Random) -> Conversation:
     for _ in range(rng.randint(2, 6)):
         name = rng.choice(["get_weather", "send_message", "send_message", "convert_money", "calculate"])
         arguments = until(
-            lambda name=name: draw_arguments(rng, name),
+            partial(draw_arguments, rng, name),
             lambda args: not any(argument_held_out(v) for v in open_values(args)),
         )
         text = str(rng.choice(list(arguments.values())))

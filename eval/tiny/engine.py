@@ -38,6 +38,7 @@ class EngineRunner:
         drafts: list[int | None] = []
         draft: int | None = None
         while len(ids) < MAX_TOKENS:
+            assert logits is not None
             token = int(np.argmax(logits))
             ids.append(token)
             drafts.append(draft)

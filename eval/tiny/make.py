@@ -11,6 +11,7 @@ generators; scoring does not.
 import json
 import random
 from collections.abc import Callable, Iterable
+from functools import partial
 from pathlib import Path
 
 from train import tasks, template, tools
@@ -67,7 +68,7 @@ def suites() -> dict[str, list[dict[str, object]]]:
     out["recall"] = [
         line
         for length in (50, 100, 250, 500, 1000)
-        for line in distinct(lambda n=length: tasks.recall(recall, True, n), 40)
+        for line in distinct(partial(tasks.recall, recall, True, length), 40)
     ]
     tool = rng("tools")
     out["tools"] = distinct(lambda: tools.tool_calls(tool, True, turns=1), 250)

@@ -3,6 +3,7 @@ MTP layer.
 """
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,7 +19,7 @@ from train.model import Step
 
 class TorchRunner:
     def __init__(self, path: Path) -> None:
-        self.tokenizer = AutoTokenizer.from_pretrained(path)
+        self.tokenizer: Any = AutoTokenizer.from_pretrained(path)
         self.trunk = HYV3ForCausalLM.from_pretrained(path, dtype=torch.float32).eval()
         self.model = load(path)
         ends = self.trunk.generation_config.eos_token_id
@@ -33,7 +34,8 @@ class TorchRunner:
             reasoning_effort=question.reasoning_effort,
             tokenize=False,
         )
-        return self.tokenizer.encode(text, add_special_tokens=False)
+        ids: list[int] = self.tokenizer.encode(text, add_special_tokens=False)
+        return ids
 
     @torch.no_grad()
     def answer(self, prompt: list[int]) -> tuple[list[int], list[int | None]]:
@@ -56,4 +58,5 @@ class TorchRunner:
         return step.head(step.mtp_hidden(step.hidden(), rows)).argmax(-1).tolist()
 
     def text(self, ids: list[int]) -> str:
-        return self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        text: str = self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)
+        return text
