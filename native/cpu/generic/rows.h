@@ -17,29 +17,38 @@ HY3_INLINE void store_some(float* p, F x, int lanes) {
         store_first(p, x, lanes);
 }
 
-// int8 with the scale max|x| / 127 per 32 columns. The largest magnitude is found on the bits, so that a NaN
-// or an infinity becomes the scale and is not lost.
+// One group of 32 columns. Returns the scale, max|x| / 127. The largest magnitude is found on the bits, so
+// that a NaN or an infinity is not lost: the scale is then NaN, and with it all that comes of the row. What
+// is below 1e-30 counts as zero: its inverse would overflow.
+HY3_INLINE float quantize_group(const float* x, int8_t* q, int32_t* sums) {
+    const F a = load(x), b = load(x + 16);
+    const int32_t bits = largest_lane(ilarger(abs_bits(a), abs_bits(b)));
+    float largest;
+    __builtin_memcpy(&largest, &bits, 4);
+    if (!(largest >= 1e-30f && largest <= 3e38f)) {
+        for (int i = 0; i < kGroup; i++) q[i] = 0;
+        sums[0] = sums[1] = 0;
+        return largest < 1e-30f ? 0.0f : __builtin_nanf("");
+    }
+    const F inverse = set1(127.0f / largest);
+    const I qa = round_to_int(mul(a, inverse)), qb = round_to_int(mul(b, inverse));
+    store_int8(q, qa);
+    store_int8(q + 16, qb);
+    sums[0] = sum_lanes(qa);
+    sums[1] = sum_lanes(qb);
+    return largest / 127.0f;
+}
+
 static void quantize_row(const float* x, int64_t r, const QuantizedRows& out) {
     int8_t* q = out.q + r * out.stride;
     const int64_t groups = out.stride / kGroup;
     for (int64_t g = 0; g < groups; g++, x += kGroup, q += kGroup) {
         float scale = 0.0f;
         int32_t sums[2] = {0, 0};
-        if (g * kGroup < out.cols) {
-            const F a = load(x), b = load(x + 16);
-            const int32_t bits = largest_lane(ilarger(abs_bits(a), abs_bits(b)));
-            float largest;
-            __builtin_memcpy(&largest, &bits, 4);
-            scale = largest / 127.0f;
-            const F inverse = set1(largest > 0.0f ? 127.0f / largest : 0.0f);
-            const I qa = round_to_int(mul(a, inverse)), qb = round_to_int(mul(b, inverse));
-            store_int8(q, qa);
-            store_int8(q + 16, qb);
-            sums[0] = sum_lanes(qa);
-            sums[1] = sum_lanes(qb);
-        } else {
+        if (g * kGroup < out.cols)
+            scale = quantize_group(x, q, sums);
+        else
             for (int i = 0; i < kGroup; i++) q[i] = 0;
-        }
         const int64_t at = r * groups + g;
         out.scale[at] = scale;
         out.sum32[at] = sums[0] + sums[1];
