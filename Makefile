@@ -34,7 +34,7 @@ sanitize: $(VENV)/installed $(VENV)/installed-native
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake -S . -B build/sanitize -G Ninja -DCMAKE_BUILD_TYPE=Debug \
 	    -DCMAKE_CXX_FLAGS_DEBUG=-O1 -DHY3_PYTHON=OFF -DHY3_BUILD_TESTS=ON -DHY3_SANITIZE=ON -DHY3_WERROR=ON
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake --build build/sanitize
-	$(BIN)/ctest --test-dir build/sanitize --output-on-failure
+	$(BIN)/ctest --test-dir build/sanitize --verbose
 
 lint: $(VENV)/installed $(VENV)/installed-lint $(VENV)/installed-test
 	$(BIN)/ruff check .
