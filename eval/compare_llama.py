@@ -38,10 +38,10 @@ class Engine(Protocol):
 
 
 class Hy3:
-    def __init__(self, path: str, threads: int, ctx: int) -> None:
+    def __init__(self, path: str, threads: int, ctx: int, backend: str = "cpu") -> None:
         import hy3core
 
-        self.model = hy3core.Model(path, backend="cpu", threads=threads)
+        self.model = hy3core.Model(path, backend=backend, threads=threads)
         self.session = self.model.session(ctx=ctx, kv="f16")
 
     def vocab_size(self) -> int:
@@ -213,7 +213,7 @@ class Remote:
 
 @dataclass
 class Agreement:
-    """Of hy3's logits with llama.cpp's, over the positions of one text. KL(llama.cpp || hy3), in nats."""
+    """Of hy3's logits with llama.cpp's, over the positions of some text. KL(llama.cpp || hy3), in nats."""
 
     positions: int
     mean_kl: float
@@ -272,12 +272,14 @@ def agreement(hy3: np.ndarray, llama: np.ndarray) -> Agreement:
     )
 
 
-def compare_logits(path: str, tokens: list[int], threads: int) -> Agreement:
-    with Remote(Hy3, path, threads, len(tokens)) as remote:
-        ours = remote.logits(tokens)
-    with Remote(Llama, path, threads, len(tokens)) as remote:
-        theirs = remote.logits(tokens)
-    return agreement(ours, theirs)
+def compare_logits(path: str, texts: list[list[int]], threads: int) -> Agreement:
+    """Over all positions of the texts, each from an empty context."""
+    ctx = max(len(tokens) for tokens in texts)
+    with Remote(Hy3, path, threads, ctx) as remote:
+        ours = [remote.logits(tokens) for tokens in texts]
+    with Remote(Llama, path, threads, ctx) as remote:
+        theirs = [remote.logits(tokens) for tokens in texts]
+    return agreement(np.concatenate(ours), np.concatenate(theirs))
 
 
 def fast_llama(path: str, threads: int, ctx: int, flash: bool) -> tuple[Remote, str]:
@@ -365,7 +367,7 @@ def main() -> int:
         text = remote.encode(args.text.read_text(encoding="utf-8"))[: args.tokens] if args.text else None
     rng = np.random.default_rng(0)
     tokens = text or rng.integers(0, vocab, args.tokens).tolist()
-    result = compare_logits(path, tokens, args.threads)
+    result = compare_logits(path, [tokens], args.threads)
     print(f"logits: {result}")
     print("agreement holds" if result.holds else "agreement does NOT hold")
     measured: dict[str, Any] = {

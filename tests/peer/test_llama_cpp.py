@@ -4,8 +4,10 @@ Needs llama-cpp-python 0.3.36 in the environment. The comparison itself is eval/
 runs on any file from the command line.
 """
 
+import itertools
 import os
 from collections.abc import Callable
+from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
@@ -114,7 +116,12 @@ def test_same_greedy_text(tmp_path: Path, type_name: str, report: Callable[[str]
             ours, theirs = (engine.greedy(tokens, MAX_TOKENS, stop_ids) for engine in (hy3, llama))
             if ours != theirs:
                 different.append(prompt)
-                common = os.path.commonprefix([ours, theirs])
+                common = [
+                    a
+                    for a, b in itertools.takewhile(
+                        lambda pair: pair[0] == pair[1], zip(ours, theirs, strict=False)
+                    )
+                ]
                 rows = [engine.logits(tokens + common)[-1] for engine in (hy3, llama, reference)]
                 report(f"llama.cpp, hy3-tiny at {type_name}, {prompt[-120:]!r}: {describe_fork(rows)}")
     same = len(prompts) - len(different)
@@ -123,7 +130,7 @@ def test_same_greedy_text(tmp_path: Path, type_name: str, report: Callable[[str]
 
 
 def describe_fork(rows: list[np.ndarray]) -> str:
-    """Where two texts part: each engine's lead of hy3's token over llama.cpp's, the float32 reference's too."""
+    """Where two texts part: by how much each engine, and the float32 reference, prefers hy3's token."""
     ours, theirs = int(rows[0].argmax()), int(rows[1].argmax())
-    leads = [f"{float(row[ours] - row[theirs]):+.3f}" for row in rows]
-    return "the lead of hy3's token is {} in hy3, {} in llama.cpp, {} in the reference".format(*leads)
+    hy3, llama, reference = (f"{float(row[ours] - row[theirs]):+.3f}" for row in rows)
+    return f"the lead of hy3's token is {hy3} in hy3, {llama} in llama.cpp, {reference} in the reference"
