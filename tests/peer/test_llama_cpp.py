@@ -7,7 +7,6 @@ runs on any file from the command line.
 import itertools
 import os
 from collections.abc import Callable
-from itertools import takewhile
 from pathlib import Path
 
 import numpy as np
