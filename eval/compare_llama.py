@@ -85,9 +85,9 @@ class Llama:
         self.quiet = llama_cpp.llama_log_callback(lambda level, text, data: None)
         llama_cpp.llama_log_set(self.quiet, None)
         llama_cpp.llama_backend_init()
-        self.model = llama_cpp.llama_model_load_from_file(
-            path.encode(), llama_cpp.llama_model_default_params()
-        )
+        loading = llama_cpp.llama_model_default_params()
+        loading.use_extra_bufts = repack
+        self.model = llama_cpp.llama_model_load_from_file(path.encode(), loading)
         if not self.model:
             raise RuntimeError(f"llama.cpp does not load {path}")
         params = llama_cpp.llama_context_default_params()
