@@ -35,7 +35,8 @@ class KeyReader {
     }
 
     // A scalar, or an array with an entry a layer: the one value that all entries other than 0 share.
-    int width_per_layer(std::string_view name, int n_blocks) const {
+    int width_per_layer(std::string_view name) const {
+        const int n_blocks = width("block_count");
         int found = 0;
         for (uint32_t value : file_.get_u32_per_layer(key(name), static_cast<uint32_t>(n_blocks))) {
             if (value == 0) continue;
@@ -109,8 +110,7 @@ void read_experts(const Gguf& file, const KeyReader& keys, Config& config) {
     if (config.n_experts_used > config.n_experts)
         keys.reject("expert_used_count",
                     cat("is ", config.n_experts_used, ", more than the ", config.n_experts, " experts"));
-    const auto blocks = static_cast<int>(file.get_u64(keys.key("block_count")));
-    config.expert_ffn = keys.width_per_layer("expert_feed_forward_length", blocks);
+    config.expert_ffn = keys.width_per_layer("expert_feed_forward_length");
     if (config.expert_ffn == 0) keys.reject("expert_feed_forward_length", "is 0 in a model with experts");
     const uint64_t shared = file.get_u64_or(keys.key("expert_shared_count"), 0);
     if (shared > 1024) keys.reject("expert_shared_count", cat("is ", shared, ", above 1024"));
@@ -215,8 +215,7 @@ Config read_config(const Gguf& file, const ConfigOverrides& overrides) {
     if (std::find(config.sparse.begin(), config.sparse.end(), true) != config.sparse.end())
         read_experts(file, keys, config);
     if (std::find(config.sparse.begin(), config.sparse.end(), false) != config.sparse.end()) {
-        const auto blocks = static_cast<int>(file.get_u64(keys.key("block_count")));
-        config.ffn = keys.width_per_layer("feed_forward_length", blocks);
+        config.ffn = keys.width_per_layer("feed_forward_length");
         if (config.ffn == 0) keys.reject("feed_forward_length", "is 0 in a model with dense layers");
     }
     apply_overrides(overrides, config);

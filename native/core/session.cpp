@@ -331,9 +331,9 @@ void Session::score(std::span<const int32_t> tokens, float* out, AbortCheck& abo
         const int64_t first = 0;
         float* to = logits.data();
         turn.forward().head({&first, 1}, input, {&to, 1});
-        for (const int32_t token : tokens.first(1))
-            if (token >= 0 && static_cast<size_t>(token) < vocab)
-                out[0] = static_cast<float>(log_probability(logits, token));
+        const int32_t token = tokens.front();
+        if (token >= 0 && static_cast<size_t>(token) < vocab)  // if not, the step below refuses it
+            out[0] = static_cast<float>(log_probability(logits, token));
     }
     Step({&part, 1}, abort).run();
 }

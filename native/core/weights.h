@@ -54,8 +54,6 @@ class Experts {
 
     Ffn expert(int e) const;
     int count() const { return count_; }
-    Type gate_type() const { return gate_.type; }
-    Type down_type() const { return down_.type; }
 
   private:
     Matrix gate_, up_, down_;

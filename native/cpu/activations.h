@@ -5,7 +5,6 @@
 #include <memory>
 #include <new>
 
-#include "core/error.h"
 #include "cpu/kernels.h"
 
 namespace hy3::cpu {
@@ -37,8 +36,8 @@ class Array {
 // Memory of QuantizedRows.
 class QuantizedArray {
   public:
-    // The stride is never a large power of two, so that rows do not fall on the same sets of the cache.
-    // Room for n rows of `cols`; the contents are those of quantize_row() afterwards.
+    // Room for n rows of `cols`, for quantize_row() to fill. The stride is never a large power of two, so
+    // that rows do not fall on the same sets of the cache.
     const QuantizedRows& get(int64_t n, int64_t cols) {
         const int64_t stride = (cols + 63) / 64 * 64 + 64, groups = n * stride / kGroup;
         rows_ = {cols,

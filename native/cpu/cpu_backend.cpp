@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <vector>
 
 #include "core/host_memory.h"
@@ -17,6 +16,10 @@ namespace {
 
 int64_t panels(int64_t rows) {
     return (rows + kPanel - 1) / kPanel;
+}
+
+void copy_results(const float* from, float* to, int count) {
+    std::copy_n(from, count, to);
 }
 
 // The outputs and in-between values of FFNs of one width.
@@ -64,8 +67,7 @@ class CpuBackend final : public HostBackend {
         float* k = k_rows_.get(n * c_.kv_width());
         float* v = v_rows_.get(n * c_.kv_width());
         const std::array products = {Product{layer.q, q}, Product{layer.k, k}, Product{layer.v, v}};
-        multiply(n, x, products,
-                 [](const float* from, float* to, int count) { std::copy_n(from, count, to); });
+        multiply(n, x, products, copy_results);
         loop(n, [&](int64_t r, int) {
             finish_heads(layer.q_norm, c_.n_heads, batch, r, q + r * c_.q_width());
             finish_heads(layer.k_norm, c_.n_kv_heads, batch, r, k + r * c_.kv_width());
@@ -83,7 +85,7 @@ class CpuBackend final : public HostBackend {
             const Row& row = batch.rows[static_cast<size_t>(r)];
             const KvCache& cache = *batch.caches[static_cast<size_t>(row.sequence)];
             const int64_t at = r * c_.q_width() + static_cast<int64_t>(head) * group * c_.head_dim;
-            float* scratch = own(thread).attention.get(2 * group + c_.head_dim + kPageSize);
+            float* scratch = own(thread).attention.get(attention_scratch(group, c_.head_dim));
             k_.attention({&cache.layout(), cache.pages().data(), slot, head, group, row.position, q + at,
                           out + at, scratch});
         });
@@ -109,8 +111,7 @@ class CpuBackend final : public HostBackend {
                             reinterpret_cast<const uint8_t*>(layer.router.data),
                             static_cast<uint64_t>(c_.hidden) * sizeof(float)};
         const std::array products = {Product{router, logits}};
-        multiply(n, x, products,
-                 [](const float* from, float* to, int count) { std::copy_n(from, count, to); });
+        multiply(n, x, products, copy_results);
         loop(n, [&](int64_t r, int) {
             choose_experts(c_, layer.router_bias, logits + r * c_.n_experts, experts + r * c_.n_experts_used,
                            weights + r * c_.n_experts_used);
@@ -156,14 +157,12 @@ class CpuBackend final : public HostBackend {
             k_.rms_norm(c_.hidden, c_.rms_eps, state + r * c_.hidden, mtp.hnorm.data, to + c_.hidden);
         });
         const std::array products = {Product{mtp.eh_proj, out}};
-        multiply(n, joined, products,
-                 [](const float* from, float* to, int count) { std::copy_n(from, count, to); });
+        multiply(n, joined, products, copy_results);
     }
 
     void head(int64_t n, const Matrix& head, const float* x, float* logits) override {
         const std::array products = {Product{head, logits}};
-        multiply(n, x, products,
-                 [](const float* from, float* to, int count) { std::copy_n(from, count, to); });
+        multiply(n, x, products, copy_results);
     }
 
   private:
@@ -290,7 +289,7 @@ class CpuBackend final : public HostBackend {
             k_.product(group.weights.down, row, count, rows, tile, mine.scratch.get(k_.scratch_bytes));
             float* out = set.out.data() + group.first * c_.hidden + row;
             for (int64_t p = 0; p < group.count; p++)
-                std::copy_n(tile + p * kPanel, count, out + p * c_.hidden);
+                copy_results(tile + p * kPanel, out + p * c_.hidden, count);
         });
     }
 

@@ -58,8 +58,13 @@ struct AttentionArgs {
     int64_t position;  // attends to 0..position
     const float* q;    // (group, head_dim)
     float* out;        // (group, head_dim)
-    float* scratch;    // (2 * head_dim + 64) * group floats
+    float* scratch;    // attention_scratch(group, head_dim) floats
 };
+
+// A running maximum and total per query head, a page's values, a page's scores.
+inline int64_t attention_scratch(int group, int head_dim) {
+    return 2 * static_cast<int64_t>(group) + head_dim + kPageSize;
+}
 
 struct Kernels {
     const char* name;

@@ -1,7 +1,6 @@
 #include "cpu/threads.h"
 
 #include <algorithm>
-#include <chrono>
 #include <fstream>
 #include <set>
 #include <string>
