@@ -21,6 +21,28 @@ class ContextFullError(Error):
     """More tokens than the session's context holds."""
 
 
+cdef class Strings:
+    """Texts as an array of hy3_str."""
+    cdef list texts
+    cdef object table
+    cdef const hy3_str* data
+    cdef size_t n
+
+    def __cinit__(self, texts):
+        cdef size_t[:, ::1] views
+        cdef bytes encoded
+        cdef size_t i
+        self.texts = [text.encode("utf-8", "surrogateescape") for text in texts]
+        self.n = len(self.texts)
+        self.table = np.zeros((max(<size_t>1, self.n), 2), dtype=np.uintp)
+        views = self.table
+        for i in range(self.n):
+            encoded = self.texts[i]
+            views[i, 0] = <size_t><const char*>encoded
+            views[i, 1] = len(encoded)
+        self.data = <const hy3_str*>&views[0, 0]
+
+
 cdef object text_of(hy3_str text):
     return PyUnicode_DecodeUTF8(text.data, text.size, "surrogateescape")
 
@@ -85,10 +107,6 @@ cdef int finish(hy3_status status, Interrupt interrupt) except -1:
 
 cdef void append_text(void* user, hy3_str text) noexcept with gil:
     (<list>user).append(text_of(text))
-
-
-cdef void append_bytes(void* user, hy3_str text) noexcept with gil:
-    (<list>user).append(PyBytes_FromStringAndSize(text.data, text.size))
 
 
 cdef void append_ids(void* user, const int32_t* ids, size_t n) noexcept with gil:

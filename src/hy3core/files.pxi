@@ -26,7 +26,7 @@ def types():
     return result
 
 
-_TYPE_NAMES = {info.id: info.name for info in types().values()}
+_TYPES = {info.id: info for info in types().values()}
 
 
 cdef uint32_t type_id(name) except? 0xffffffff:
@@ -89,7 +89,7 @@ def dequantize(data, type, int64_t n):
 
 
 def quantize(values, type, importance=None):
-    info = types()[_TYPE_NAMES[type_id(type)]]
+    info = _TYPES[type_id(type)]
     array = np.ascontiguousarray(values, dtype=np.float32)
     if array.ndim != 2:
         raise InvalidArgumentError(f"values has {array.ndim} dimensions. Give rows and columns.")
@@ -106,7 +106,7 @@ cdef class GGUF:
     """A GGUF file, read only; of a split model, give the first file."""
     cdef hy3_gguf* handle
     cdef readonly str path
-    cdef readonly object metadata, kinds
+    cdef object _metadata, _kinds  # None: not read yet
     cdef readonly list tensors
     cdef readonly tuple paths
     cdef dict index
@@ -137,7 +137,7 @@ cdef class GGUF:
             paths.append(text_of(text))
         self.paths = tuple(paths)
         self.path = paths[0]
-        self.read_metadata()
+        self._metadata = self._kinds = None
         self.read_tensors()
         return 0
 
@@ -162,8 +162,8 @@ cdef class GGUF:
                 if value.element == HY3_KIND_STR:
                     check(hy3_gguf_strings(self.handle, i, append_text, <void*>items))
             metadata[name] = items if value.is_array else items[0]
-        self.metadata = MappingProxyType(metadata)
-        self.kinds = MappingProxyType(kinds)
+        self._metadata = MappingProxyType(metadata)
+        self._kinds = MappingProxyType(kinds)
         return 0
 
     cdef int read_tensors(self) except -1:
@@ -176,9 +176,22 @@ cdef class GGUF:
             check(hy3_gguf_tensor(self.handle, i, &info))
             name = text_of(info.name)
             shape = tuple([info.shape[d] for d in range(info.n_dims)])
-            self.tensors.append(TensorInfo(name, _TYPE_NAMES[info.type], shape, info.nbytes, info.offset))
+            self.tensors.append(TensorInfo(name, _TYPES[info.type].name, shape, info.nbytes, info.offset))
             self.index[name] = i
         return 0
+
+    # Read when first asked for: a vocabulary is hundreds of thousands of Python strings.
+    @property
+    def metadata(self):
+        if self._metadata is None:
+            self.read_metadata()
+        return self._metadata
+
+    @property
+    def kinds(self):
+        if self._kinds is None:
+            self.read_metadata()
+        return self._kinds
 
     @property
     def dialect(self):
@@ -188,12 +201,17 @@ cdef class GGUF:
     def alignment(self):
         return hy3_gguf_alignment(self.handle)
 
-    def tensor(self, name):
+    cdef hy3_tensor_info info_of(self, name) except *:
         cdef hy3_tensor_info info
-        if name not in self.index:
-            raise KeyError(name)
         check(hy3_gguf_tensor(self.handle, self.index[name], &info))
+        return info
+
+    def tensor(self, name):
+        cdef hy3_tensor_info info = self.info_of(name)
         return memoryview(TensorBytes.of(self, info.data, info.nbytes))
+
+    def file_of(self, name):
+        return self.info_of(name).file
 
 
 cdef class TensorBytes:
@@ -230,6 +248,7 @@ cdef int add_key(hy3_header* header, str key, str kind, value) except -1:
     cdef hy3_value entry
     cdef bytes name = key.encode("utf-8", "surrogateescape")
     cdef const unsigned char[::1] raw
+    cdef Strings strings
     is_array = kind.startswith("[") and kind.endswith("]")
     element = kind[1:-1] if is_array else kind
     if element not in _KIND_BY_NAME or element == "array":
@@ -240,26 +259,15 @@ cdef int add_key(hy3_header* header, str key, str kind, value) except -1:
     entry.element = number
     entry.count = len(items)
     if dtype is None:
-        return add_strings(header, name, entry, [str(item).encode("utf-8", "surrogateescape") for item in items])
+        strings = Strings([str(item) for item in items])
+        entry.data = strings.data
+        return check(hy3_header_add_key(header, hy3_str(name, len(name)), entry))
     try:
         packed = np.array(items, dtype=dtype).tobytes() or b"\0"
     except (OverflowError, ValueError, TypeError) as error:
         raise InvalidArgumentError(f"{key}: {error}. The value does not fit {kind}.") from None
     raw = packed
     entry.data = &raw[0]
-    return check(hy3_header_add_key(header, hy3_str(name, len(name)), entry))
-
-
-cdef int add_strings(hy3_header* header, bytes name, hy3_value entry, list strings) except -1:
-    views = np.zeros((max(1, len(strings)), 2), dtype=np.uintp)
-    cdef size_t[:, ::1] table = views
-    cdef Py_ssize_t i
-    cdef bytes text
-    for i in range(len(strings)):
-        text = strings[i]
-        table[i, 0] = <size_t><const char*>text
-        table[i, 1] = len(text)
-    entry.data = &table[0, 0]
     return check(hy3_header_add_key(header, hy3_str(name, len(name)), entry))
 
 

@@ -65,7 +65,6 @@ cdef class Session:
     cdef readonly int chunk
     cdef readonly bint mtp
     cdef dict last_stats
-    cdef object busy
 
     def __cinit__(self):
         self.handle = NULL

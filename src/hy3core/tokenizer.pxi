@@ -115,19 +115,11 @@ cdef class StreamDecoder:
 
 
 def rebuild_merges(tokens, types=None):
-    cdef list texts = [token.encode("utf-8", "surrogateescape") for token in tokens]
+    cdef Strings texts = Strings(tokens)
     cdef Ids kinds = Ids([] if types is None else types)
-    cdef size_t i
-    cdef bytes text
-    if types is not None and kinds.n != <size_t>len(texts):
-        raise InvalidArgumentError(f"There are {len(texts)} tokens and {kinds.n} types. Give one type per token.")
-    views = np.zeros((max(1, len(texts)), 2), dtype=np.uintp)
-    cdef size_t[:, ::1] table = views
-    for i in range(len(texts)):
-        text = texts[i]
-        table[i, 0] = <size_t><const char*>text
-        table[i, 1] = len(text)
+    if types is not None and kinds.n != texts.n:
+        raise InvalidArgumentError(f"There are {texts.n} tokens and {kinds.n} types. Give one type per token.")
     result = []
-    check(hy3_rebuild_merges(<const hy3_str*>&table[0, 0], kinds.data if types is not None else NULL, len(texts),
-                             append_text, <void*>result))
+    check(hy3_rebuild_merges(texts.data, kinds.data if types is not None else NULL, texts.n, append_text,
+                             <void*>result))
     return result

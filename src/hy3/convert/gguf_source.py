@@ -8,10 +8,9 @@ tensors of their own become one tensor.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 import hy3core
 from hy3.convert import pretokenizer
@@ -57,7 +56,7 @@ def open_gguf(path: Path, pre: str | None) -> Source:
     model = read_model(dialect, warnings)
     has_trunk = "blk.0.attn_norm.weight" in dialect.infos
     paths = [Path(name) for name in file.paths]
-    runs = Matcher(path, dialect, _file_numbers(paths, file)).match(model.tensors(trunk=has_trunk))
+    runs = Matcher(path, dialect, file.file_of).match(model.tensors(trunk=has_trunk))
     file_type = dialect.metadata.get("general.file_type")
     return Source(
         model=model,
@@ -73,18 +72,8 @@ def open_gguf(path: Path, pre: str | None) -> Source:
     )
 
 
-def _file_numbers(paths: list[Path], file: Any) -> dict[str, int]:
-    """In which of a split model's files each tensor is: they are listed file by file."""
-    numbers: list[int] = []
-    for number, path in enumerate(paths):
-        with path.open("rb") as stream:
-            count = int.from_bytes(stream.read(16)[8:], "little")  # after magic and version
-        numbers += [number] * count
-    return dict(zip((info.name for info in file.tensors), numbers, strict=True))
-
-
 class Matcher:
-    def __init__(self, path: Path, dialect: Dialect, file_of: dict[str, int]) -> None:
+    def __init__(self, path: Path, dialect: Dialect, file_of: Callable[[str], int]) -> None:
         self.path = path
         self.dialect = dialect
         self.file_of = file_of
@@ -178,7 +167,7 @@ class Matcher:
         rows = 1
         for size in stored[1:]:
             rows *= size
-        return Found(self.file_of[name], int(info.offset), str(info.type), stored[0], rows)
+        return Found(self.file_of(name), int(info.offset), str(info.type), stored[0], rows)
 
 
 def _squeezed(shape: tuple[int, ...]) -> tuple[int, ...]:
