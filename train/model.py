@@ -32,7 +32,7 @@ def make_config(bos: int | None, eos: int | None, pad: int | None, eod: int | No
     out: HYV3Config = config(
         vocab_size=VOCAB_ROWS,
         hidden_size=256,
-        intermediate_size=1024,
+        intermediate_size=640,
         num_hidden_layers=5,
         num_attention_heads=8,
         num_key_value_heads=2,
