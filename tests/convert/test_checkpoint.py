@@ -311,3 +311,15 @@ def test_threads_change_nothing(tmp_path: Path) -> None:
         outs.append(tmp_path / f"{threads}.gguf")
         to_gguf(tmp_path / "m", outs[-1], Options(), threads=threads)
     assert outs[0].read_bytes() == outs[1].read_bytes() == outs[2].read_bytes()
+
+
+def test_flags_of_added_tokens_are_named(tmp_path: Path) -> None:
+    write_checkpoint(tmp_path / "m")
+    path = tmp_path / "m" / "tokenizer.json"
+    content = json.loads(path.read_text())
+    content["added_tokens"][0] |= {"lstrip": True, "normalized": False}
+    name = content["added_tokens"][0]["content"]
+    path.write_text(json.dumps(content))
+    warnings = to_gguf(tmp_path / "m", tmp_path / "out.gguf", Options())
+    assert [w for w in warnings if f"'lstrip' of {name!r}" in w]
+    assert not [w for w in warnings if "rstrip" in w]

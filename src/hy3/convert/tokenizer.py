@@ -18,6 +18,7 @@ from hy3.convert.source import Entry
 from hy3.errors import Hy3Error
 
 NORMAL, CONTROL, USER_DEFINED, UNUSED = 1, 3, 4, 5  # tokenizer.ggml.token_type
+FLAGS = ("lstrip", "rstrip", "single_word")  # of an added token: what around it belongs to it
 END_OF_TURN = re.compile(r"<｜hy_end[_▁]of[_▁]turn(:\w+)?｜>")
 AGAIN = "Download the tokenizer's files again"
 
@@ -41,6 +42,7 @@ def read(directory: Path, config: Config, vocab: int, pre: str | None) -> Words:
     model = _check_model(path, content, words.warnings)
     name = pretokenizer.choose(content.get("pre_tokenizer"), pre, str(path))
     added = _added_tokens(path, content, settings)
+    _warn_of_flags(path, added, words.warnings)
     tokens, types = _vocabulary(path, model["vocab"], added, vocab)
     ids = {token: i for i, token in enumerate(tokens)}
     words.metadata = [
@@ -93,6 +95,7 @@ def _check_model(path: Path, content: dict[str, Any], warnings: list[str]) -> di
 class Added:
     text: str
     special: bool
+    flags: tuple[str, ...]  # of FLAGS, those that are set
 
 
 def _added_tokens(path: Path, content: dict[str, Any], settings: dict[str, Any]) -> dict[int, Added]:
@@ -109,8 +112,19 @@ def _added_tokens(path: Path, content: dict[str, Any], settings: dict[str, Any])
         text = entry.get("content") if isinstance(entry, dict) else None
         if type(i) is not int or i < 0 or not isinstance(text, str) or not text:
             raise Hy3Error(f"{path}: broken entry among the added tokens: {entry!r}", AGAIN)
-        added[i] = Added(text, bool(entry.get("special", False)))
+        flags = tuple(flag for flag in FLAGS if entry.get(flag))
+        added[i] = Added(text, bool(entry.get("special", False)), flags)
     return added
+
+
+def _warn_of_flags(path: Path, added: dict[int, Added], warnings: list[str]) -> None:
+    for flag in FLAGS:
+        texts = [repr(token.text) for token in added.values() if flag in token.flags]
+        if texts:
+            warnings.append(
+                f"{path}: '{flag}' of {some(texts, 3)} has no place in a GGUF and is not applied; text "
+                "around it may be cut differently"
+            )
 
 
 def _vocabulary(
