@@ -57,6 +57,12 @@ $(VENV)/installed: $(VENV)/bin/python $(SOURCES)
 	$(PIP) .
 	@touch $@
 
+# llama.cpp without AMX: virtual machines announce it and then kill the program that uses it.
+ifeq ($(shell uname -m),x86_64)
+NO_AMX := -mno-amx-tile -mno-amx-int8 -mno-amx-bf16
+$(VENV)/installed-peer: export CMAKE_ARGS := -DCMAKE_C_FLAGS='$(NO_AMX)' -DCMAKE_CXX_FLAGS='$(NO_AMX)' $(CMAKE_ARGS)
+endif
+
 $(VENV)/installed-%: pyproject.toml $(VENV)/bin/python
 	$(PIP) --group $*
 	@touch $@
