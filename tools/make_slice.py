@@ -1,5 +1,5 @@
 """Writes a checkpoint of Hy3's exact layer shapes, cut to a few layers, with random weights: what a
-conversion and a run of the real thing's kernels can be tried on without 600 GB.
+conversion can be tried on without 600 GB. (A GGUF to measure on is written at once by eval/synth.py.)
 
     python tools/make_slice.py OUT [--layers 2] [--mtp]        # 2 layers, one dense and one sparse: 10 GB
 
@@ -24,59 +24,10 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from support.checkpoints import bf16, config_in, write_tokenizer
-from support.random_hy3 import SPECIALS, make_config, vocabulary
+from support.random_hy3 import HY3, SPECIALS, Shapes, hub_shapes, make_config, vocabulary
 
-HY3 = {
-    "vocab_size": 120832,
-    "hidden_size": 4096,
-    "intermediate_size": 13312,
-    "num_attention_heads": 64,
-    "num_key_value_heads": 8,
-    "head_dim": 128,
-    "num_experts": 192,
-    "num_experts_per_tok": 8,
-    "num_shared_experts": 1,
-    "moe_intermediate_size": 1536,
-    "max_position_embeddings": 262144,
-}
 SHARD_BYTES = 2 << 30
 CHUNK = 1 << 17  # elements drawn at a time; small enough to stay in the cache
-Shapes = dict[str, tuple[int, ...]]
-
-
-def shapes_of(config: dict[str, Any]) -> Shapes:
-    """Every tensor in hub names, the order of the forward pass."""
-    hidden, d = config["hidden_size"], config["head_dim"]
-    q, kv = config["num_attention_heads"] * d, config["num_key_value_heads"] * d
-    shapes: Shapes = {"model.embed_tokens.weight": (config["vocab_size"], hidden)}
-
-    def ffn(at: str, width: int) -> None:
-        shapes[f"{at}.gate_proj.weight"] = shapes[f"{at}.up_proj.weight"] = (width, hidden)
-        shapes[f"{at}.down_proj.weight"] = (hidden, width)
-
-    n_layers = config["num_hidden_layers"]
-    kinds = config["mlp_layer_types"] + ["sparse"] * config["num_nextn_predict_layers"]
-    for layer, kind in enumerate(kinds):
-        at = f"model.layers.{layer}."
-        shapes[at + "input_layernorm.weight"] = shapes[at + "post_attention_layernorm.weight"] = (hidden,)
-        for name, shape in {"q": (q, hidden), "k": (kv, hidden), "v": (kv, hidden), "o": (hidden, q)}.items():
-            shapes[f"{at}self_attn.{name}_proj.weight"] = shape
-        shapes[at + "self_attn.q_norm.weight"] = shapes[at + "self_attn.k_norm.weight"] = (d,)
-        if kind == "dense":
-            ffn(at + "mlp", config["intermediate_size"])
-        else:
-            shapes[at + "mlp.router.gate.weight"] = (config["num_experts"], hidden)
-            shapes[at + "mlp.expert_bias"] = (config["num_experts"],)
-            ffn(at + "mlp.shared_mlp", config["moe_intermediate_size"] * config["num_shared_experts"])
-            for expert in range(config["num_experts"]):
-                ffn(f"{at}mlp.experts.{expert}", config["moe_intermediate_size"])
-        if layer >= n_layers:
-            shapes[at + "eh_proj.weight"] = (hidden, 2 * hidden)
-            for name in ("enorm", "hnorm", "final_layernorm"):
-                shapes[f"{at}{name}.weight"] = (hidden,)
-    shapes["model.norm.weight"] = (hidden,)
-    shapes["lm_head.weight"] = (config["vocab_size"], hidden)
-    return shapes
 
 
 def quantiles() -> np.ndarray:
@@ -159,7 +110,7 @@ def write_slice(out: Path, config: dict[str, Any], seed: int) -> int:
     """Returns the bytes written."""
     out.mkdir(parents=True, exist_ok=True)
     weights = Weights(seed)
-    parts = shards(shapes_of(config))
+    parts = shards(hub_shapes(config))
     weight_map: dict[str, str] = {}
     total = written = 0
     for number, part in enumerate(parts, 1):

@@ -1,10 +1,12 @@
 """Random weights in every tensor type: quantized where hy3core can write the type, else raw blocks of random
-codes.
+codes, which eval/synth.py fills whole files with.
 
 A random block's codes, signs and sub-scales are random bytes; its float scales are drawn near 1, and the
 whole tensor is then brought to a wanted standard deviation by scaling them. Offsets are those of the `gguf`
 package's layouts.
 """
+
+from math import prod
 
 import numpy as np
 from support.random_hy3 import Encode, in_type
@@ -36,6 +38,7 @@ BLOCKS: dict[str, tuple[int, int, int, int | None, float]] = {
     "iq4_xs": (256, 136, 0, None, 0.0),
     "mxfp4": (32, 17, -1, None, 0.0),  # the scale is a power of two in one byte
 }
+FLOATS = ("f32", "f16", "bf16")
 WRITTEN = {
     "q4_0",
     "q8_0",
@@ -47,9 +50,7 @@ WRITTEN = {
     "iq4_nl",
     "iq4_xs",
     "mxfp4",
-    "bf16",
-    "f16",
-    "f32",
+    *FLOATS,
 }
 
 
@@ -69,8 +70,11 @@ def in_blocks(type_name: str) -> Encode:
 
 
 def random_blocks(type_name: str, shape: tuple[int, ...], std: float, rng: np.random.Generator) -> bytes:
+    if type_name in FLOATS:
+        values = rng.standard_normal((prod(shape[:-1]), shape[-1]), np.float32) * np.float32(std)
+        return hy3core.quantize(values, type_name)
     elements, size, scale_at, min_at, ratio = BLOCKS[type_name]
-    n = int(np.prod(shape))
+    n = prod(shape)
     assert shape[-1] % elements == 0
     raw = rng.integers(0, 256, (n // elements, size), dtype=np.uint8)
     jitter = rng.uniform(0.5, 1.5, len(raw))

@@ -12,6 +12,7 @@ import numpy as np
 from support.gguf_files import write_gguf
 
 Weights = dict[str, np.ndarray]
+Shapes = dict[str, tuple[int, ...]]
 Encode = Callable[
     [str, np.ndarray], tuple[str, bytes]
 ]  # (GGUF name, float32 array) -> (type name, raw bytes)
@@ -38,6 +39,29 @@ BASE = {
     "num_nextn_predict_layers": 0,
     "route_norm": True,
     "moe_router_use_sigmoid": True,
+}
+
+# The published models, for make_config.
+HY3: dict[str, Any] = {
+    "vocab_size": 120832,
+    "hidden_size": 4096,
+    "intermediate_size": 13312,
+    "num_attention_heads": 64,
+    "num_key_value_heads": 8,
+    "head_dim": 128,
+    "num_experts": 192,
+    "num_experts_per_tok": 8,
+    "num_shared_experts": 1,
+    "moe_intermediate_size": 1536,
+    "max_position_embeddings": 262144,
+}
+HY_MT2: dict[str, Any] = HY3 | {
+    "hidden_size": 2048,
+    "intermediate_size": 6912,
+    "num_attention_heads": 32,
+    "num_key_value_heads": 4,
+    "num_experts": 128,
+    "moe_intermediate_size": 768,
 }
 
 SPECIALS = {
@@ -111,45 +135,97 @@ def make_weights(config: dict[str, Any], seed: int) -> Weights:
     return w
 
 
+def hub_shapes(config: dict[str, Any]) -> Shapes:
+    """Every tensor in hub names, the order of the forward pass."""
+    hidden, d = config["hidden_size"], config["head_dim"]
+    q, kv = config["num_attention_heads"] * d, config["num_key_value_heads"] * d
+    shapes: Shapes = {"model.embed_tokens.weight": (config["vocab_size"], hidden)}
+
+    def ffn(at: str, width: int) -> None:
+        shapes[f"{at}.gate_proj.weight"] = shapes[f"{at}.up_proj.weight"] = (width, hidden)
+        shapes[f"{at}.down_proj.weight"] = (hidden, width)
+
+    n_layers = config["num_hidden_layers"]
+    kinds = config["mlp_layer_types"] + ["sparse"] * config["num_nextn_predict_layers"]
+    for layer, kind in enumerate(kinds):
+        at = f"model.layers.{layer}."
+        shapes[at + "input_layernorm.weight"] = shapes[at + "post_attention_layernorm.weight"] = (hidden,)
+        for name, shape in {"q": (q, hidden), "k": (kv, hidden), "v": (kv, hidden), "o": (hidden, q)}.items():
+            shapes[f"{at}self_attn.{name}_proj.weight"] = shape
+        shapes[at + "self_attn.q_norm.weight"] = shapes[at + "self_attn.k_norm.weight"] = (d,)
+        if kind == "dense":
+            ffn(at + "mlp", config["intermediate_size"])
+        else:
+            shapes[at + "mlp.router.gate.weight"] = (config["num_experts"], hidden)
+            shapes[at + "mlp.expert_bias"] = (config["num_experts"],)
+            ffn(at + "mlp.shared_mlp", config["moe_intermediate_size"] * config["num_shared_experts"])
+            for expert in range(config["num_experts"]):
+                ffn(f"{at}mlp.experts.{expert}", config["moe_intermediate_size"])
+        if layer >= n_layers:
+            shapes[at + "eh_proj.weight"] = (hidden, 2 * hidden)
+            for name in ("enorm", "hnorm", "final_layernorm"):
+                shapes[f"{at}{name}.weight"] = (hidden,)
+    shapes["model.norm.weight"] = (hidden,)
+    shapes["lm_head.weight"] = (config["vocab_size"], hidden)
+    return shapes
+
+
+PARTS = {  # of a layer: hub names and GGUF names
+    "input_layernorm": "attn_norm",
+    "post_attention_layernorm": "ffn_norm",
+    "self_attn.q_proj": "attn_q",
+    "self_attn.k_proj": "attn_k",
+    "self_attn.v_proj": "attn_v",
+    "self_attn.o_proj": "attn_output",
+    "self_attn.q_norm": "attn_q_norm",
+    "self_attn.k_norm": "attn_k_norm",
+    "mlp.router.gate": "ffn_gate_inp",
+    "eh_proj": "nextn.eh_proj",
+    "enorm": "nextn.enorm",
+    "hnorm": "nextn.hnorm",
+    "final_layernorm": "nextn.shared_head_norm",
+}
+for _kind in ("gate", "up", "down"):
+    PARTS[f"mlp.{_kind}_proj"] = f"ffn_{_kind}"
+    PARTS[f"mlp.shared_mlp.{_kind}_proj"] = f"ffn_{_kind}_shexp"
+
+
+def gguf_name(hub: str) -> tuple[str, int | None]:
+    """The GGUF name, and for one of a layer's experts its number in the stack of that name."""
+    stem = hub.removesuffix(".weight")
+    ends = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
+    if stem in ends:
+        return ends[stem] + ".weight", None
+    layer, part = stem.removeprefix("model.layers.").split(".", 1)
+    if part == "mlp.expert_bias":  # the bare name is the one that llama.cpp reads as well
+        return f"blk.{layer}.exp_probs_b", None
+    if part.startswith("mlp.experts."):
+        e, kind = part.removeprefix("mlp.experts.").split(".")
+        return f"blk.{layer}.ffn_{kind.removesuffix('_proj')}_exps.weight", int(e)
+    return f"blk.{layer}.{PARTS[part]}.weight", None
+
+
 def gguf_weights(config: dict[str, Any], weights: Weights) -> Weights:
     """The same arrays under GGUF names, the experts of a layer stacked [E, out, in]."""
-    ends = {"model.embed_tokens": "token_embd", "model.norm": "output_norm", "lm_head": "output"}
-    parts = {
-        "input_layernorm": "attn_norm",
-        "post_attention_layernorm": "ffn_norm",
-        "self_attn.q_proj": "attn_q",
-        "self_attn.k_proj": "attn_k",
-        "self_attn.v_proj": "attn_v",
-        "self_attn.o_proj": "attn_output",
-        "self_attn.q_norm": "attn_q_norm",
-        "self_attn.k_norm": "attn_k_norm",
-        "mlp.router.gate": "ffn_gate_inp",
-        "eh_proj": "nextn.eh_proj",
-        "enorm": "nextn.enorm",
-        "hnorm": "nextn.hnorm",
-        "final_layernorm": "nextn.shared_head_norm",
-    }
-    for kind in ("gate", "up", "down"):
-        parts[f"mlp.{kind}_proj"] = f"ffn_{kind}"
-        parts[f"mlp.shared_mlp.{kind}_proj"] = f"ffn_{kind}_shexp"
-
     out: Weights = {}
     stacks: dict[str, dict[int, np.ndarray]] = {}
-    for name, array in weights.items():
-        stem = name.removesuffix(".weight")
-        if stem in ends:
-            out[ends[stem] + ".weight"] = array
-            continue
-        layer, part = stem.removeprefix("model.layers.").split(".", 1)
-        if part == "mlp.expert_bias":
-            out[f"blk.{layer}.exp_probs_b"] = array
-        elif part.startswith("mlp.experts."):
-            e, kind = part.removeprefix("mlp.experts.").split(".")
-            stacks.setdefault(f"blk.{layer}.ffn_{kind.removesuffix('_proj')}_exps.weight", {})[int(e)] = array
+    for hub, array in weights.items():
+        name, expert = gguf_name(hub)
+        if expert is None:
+            out[name] = array
         else:
-            out[f"blk.{layer}.{parts[part]}.weight"] = array
+            stacks.setdefault(name, {})[expert] = array
     for name, experts in stacks.items():
         out[name] = np.stack([experts[e] for e in range(len(experts))])
+    return out
+
+
+def gguf_shapes(config: dict[str, Any]) -> Shapes:
+    """Of every tensor in GGUF names, rows first; the order of the forward pass."""
+    out: Shapes = {}
+    for hub, shape in hub_shapes(config).items():
+        name, expert = gguf_name(hub)
+        out[name] = shape if expert is None else (expert + 1, *shape)
     return out
 
 
