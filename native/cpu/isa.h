@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "cpu/detect.h"
 #include "cpu/kernels.h"
 #include "quant/blocks.h"
 #include "quant/codebooks.h"

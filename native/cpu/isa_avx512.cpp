@@ -1,5 +1,4 @@
 // Kernels for x86-64 with AVX-512 and VNNI.
-#if defined(__x86_64__)
 #include <immintrin.h>
 
 #include "cpu/isa.h"
@@ -12,18 +11,10 @@ namespace {
 
 #include "cpu/generic/table.h"
 
-bool usable() {
-    return __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-           __builtin_cpu_supports("avx512vl") && __builtin_cpu_supports("avx512dq") &&
-           __builtin_cpu_supports("avx512vnni");
-}
-
 }  // namespace
 }  // namespace avx512
 
 extern const Kernels avx512_kernels;
-constinit const Kernels avx512_kernels = avx512::make_table("avx512", avx512::usable);
+constinit const Kernels avx512_kernels = avx512::make_table("avx512", has_avx512);
 
 }  // namespace hy3::cpu
-
-#endif

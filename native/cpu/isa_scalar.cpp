@@ -10,14 +10,10 @@ namespace {
 
 #include "cpu/generic/table.h"
 
-bool usable() {
-    return true;
-}
-
 }  // namespace
 }  // namespace scalar
 
 extern const Kernels scalar_kernels;
-constinit const Kernels scalar_kernels = scalar::make_table("scalar", scalar::usable);
+constinit const Kernels scalar_kernels = scalar::make_table("scalar", always);
 
 }  // namespace hy3::cpu

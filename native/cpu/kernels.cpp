@@ -8,11 +8,32 @@
 
 namespace hy3::cpu {
 
-extern const Kernels scalar_kernels;
-#if defined(__x86_64__)
-extern const Kernels avx2_kernels;
+// HY3_ISA_*: defined by the build for what the compiler and the target have.
 extern const Kernels avx512_kernels;
+extern const Kernels avxvnni_kernels;
+extern const Kernels avxvnni_evex_kernels;
+extern const Kernels avx2_kernels;
+extern const Kernels scalar_kernels;
+
+namespace {
+
+constexpr const Kernels* tables[] = {
+#if defined(HY3_ISA_AVX512)
+    &avx512_kernels,
 #endif
+#if defined(HY3_ISA_AVXVNNI)
+    &avxvnni_kernels,
+#endif
+#if defined(HY3_ISA_AVXVNNI_EVEX)
+    &avxvnni_evex_kernels,
+#endif
+#if defined(HY3_ISA_AVX2)
+    &avx2_kernels,
+#endif
+    &scalar_kernels,
+};
+
+}  // namespace
 
 bool takes_quantized(Type type) {
     return type != Type::F32 && type != Type::F16 && type != Type::BF16;
@@ -21,11 +42,8 @@ bool takes_quantized(Type type) {
 const std::vector<const Kernels*>& usable_kernels() {
     static const std::vector<const Kernels*> usable = [] {
         std::vector<const Kernels*> out;
-#if defined(__x86_64__)
-        for (const Kernels* kernels : {&avx512_kernels, &avx2_kernels})
+        for (const Kernels* kernels : tables)
             if (kernels->usable()) out.push_back(kernels);
-#endif
-        out.push_back(&scalar_kernels);
         return out;
     }();
     return usable;

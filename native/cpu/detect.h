@@ -1,0 +1,16 @@
+// What the processor and the system can run. Compiled for the baseline, unlike the kernels that it is asked
+// about.
+#pragma once
+
+namespace hy3::cpu {
+
+bool always();
+
+#if defined(__x86_64__)
+bool has_avx2();          // with FMA and F16C
+bool has_avxvnni();       // and the VEX encoding of VNNI
+bool has_avxvnni_evex();  // or its EVEX encoding, of AVX-512
+bool has_avx512();        // F, BW, VL, DQ and VNNI
+#endif
+
+}  // namespace hy3::cpu
