@@ -2,15 +2,19 @@
 // numbers.
 #include <algorithm>
 #include <cmath>
+#include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <limits>
 #include <random>
+#include <string>
 #include <vector>
 
 #include "cpu/activations.h"
 #include "cpu/kernels.h"
 #include "main.h"
 #include "quant/quant.h"
+#include "random_blocks.h"
 
 using namespace hy3;
 using namespace hy3::cpu;
@@ -42,6 +46,31 @@ std::vector<float> multiply(const Kernels& kernels, const Matrix& w, const std::
                 out[static_cast<size_t>(r * w.rows + first + c)] = tile[static_cast<size_t>(r * kPanel + c)];
     }
     return out;
+}
+
+// Evenly from [-scale, scale); unlike noise(), the same numbers wherever it runs.
+std::vector<float> even_noise(int64_t n, uint32_t seed, float scale) {
+    std::mt19937 generator(seed);
+    std::vector<float> out(static_cast<size_t>(n));
+    for (float& x : out) x = (static_cast<float>(generator() >> 8) * 0x1p-23f - 1.0f) * scale;
+    return out;
+}
+
+// FNV-1a.
+uint64_t hash_of(const std::vector<float>& values) {
+    uint64_t hash = 0xcbf29ce484222325u;
+    for (const float value : values) {
+        uint32_t bits;
+        std::memcpy(&bits, &value, sizeof bits);
+        for (int i = 0; i < 32; i += 8) hash = (hash ^ (bits >> i & 255u)) * 0x100000001b3u;
+    }
+    return hash;
+}
+
+void check_hash(const Kernels& kernels, const char* what, const std::vector<float>& values, uint64_t known) {
+    if (hash_of(values) == known) return;
+    std::printf("%s, %s: 0x%016llx\n", kernels.name, what, static_cast<unsigned long long>(hash_of(values)));
+    CHECK(hash_of(values) == known);
 }
 
 bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
@@ -105,5 +134,70 @@ TEST(kernels_carry_on_what_is_not_finite) {
         }
         // The inverse of such a scale would be infinite.
         CHECK_EQ(multiply(*kernels, w, std::vector<float>(cols, 1e-40f), 1)[0], 0.0f);
+    }
+}
+
+// Where a processor is emulated, it is known what its instruction sets are.
+TEST(isa_is_detected) {
+    const char* const expected = std::getenv("HY3_TEST_ISAS");
+    if (expected == nullptr) return;
+    std::string found;
+    for (const Kernels* kernels : usable_kernels()) found += cat(found.empty() ? "" : " ", kernels->name);
+    CHECK_EQ(found, std::string(expected));
+}
+
+// One list for every processor: what ran on x86-64 and on arm64 has computed the same.
+TEST(isa_products_have_the_known_bits) {
+    const struct {
+        Type type;
+        uint64_t hash;
+    } known[] = {
+        {Type::F32, 0xb0e07108199b3f28u},     {Type::F16, 0xe0e8be2e697cb0fbu},
+        {Type::BF16, 0x90e07d17e52c3246u},    {Type::Q4_0, 0xba6ade899b0c094au},
+        {Type::Q4_1, 0x4796c14a425b9695u},    {Type::Q5_0, 0x8676f88b995e47f2u},
+        {Type::Q5_1, 0x6fd19970e2e451c6u},    {Type::Q8_0, 0x838623c49d4834feu},
+        {Type::Q2_K, 0x8d11f9909ec6e976u},    {Type::Q3_K, 0x71baa74e5f67b604u},
+        {Type::Q4_K, 0xcfaea45b0b8455f6u},    {Type::Q5_K, 0xeb683d3262f0610au},
+        {Type::Q6_K, 0x2a39c087e0b96f4eu},    {Type::IQ1_S, 0xaf2e9177818caecdu},
+        {Type::IQ1_M, 0xe7cafbfbbdd9ab3bu},   {Type::IQ2_XXS, 0xc6a620f93d0871e1u},
+        {Type::IQ2_XS, 0xaa2784e14cab24d3u},  {Type::IQ2_S, 0xd1d7d0f26bdb0eb3u},
+        {Type::IQ3_XXS, 0xf986adf5d64ad143u}, {Type::IQ3_S, 0xfd569b7e63c6438bu},
+        {Type::IQ4_NL, 0xf725e8a6d556755cu},  {Type::IQ4_XS, 0x5c24df0a05046728u},
+        {Type::MXFP4, 0xcdf607fb4d6ef6f9u},
+    };
+    constexpr int64_t rows = 37;
+    for (const auto& [type, hash] : known) {
+        const TypeInfo& info = type_info(type);
+        const int64_t cols = info.block == 256 ? 1536 : info.block == 32 ? 1120 : 1099;
+        const std::vector<uint8_t> blocks = test::random_blocks(type, rows, cols, 5);
+        const Matrix w{type, rows, cols, blocks.data(), row_bytes(type, static_cast<uint64_t>(cols))};
+        const std::vector<float> x = even_noise(15 * cols, 6, 3.0f);
+        for (const Kernels* kernels : usable_kernels()) {
+            const std::vector<float> all = multiply(*kernels, w, x, 15);
+            check_hash(*kernels, info.name, all, hash);
+            for (const int64_t n : {1, 2, 3, 6})
+                CHECK(same_bits(multiply(*kernels, w, x, n), {all.begin(), all.begin() + n * rows}));
+        }
+    }
+}
+
+TEST(isa_row_operations_have_the_known_bits) {
+    constexpr int64_t n = 1099;
+    const std::vector<float> x = even_noise(n, 8, 100.0f), y = even_noise(n, 9, 1.0f);
+    for (const Kernels* kernels : usable_kernels()) {
+        std::vector<float> out(n);
+        kernels->rms_norm(n, 1e-5f, x.data(), y.data(), out.data());
+        check_hash(*kernels, "rms_norm", out, 0x561dd43e6cddac75u);
+        kernels->swiglu(n, x.data(), y.data(), out.data());
+        check_hash(*kernels, "swiglu", out, 0xaf78b0bd523648e4u);
+        out = y;
+        kernels->rotate(n / 2, x.data(), x.data() + n / 2, out.data());
+        check_hash(*kernels, "rotate", out, 0xe00d74d9acf00b2au);
+        out = y;
+        kernels->add(n, x.data(), out.data());
+        check_hash(*kernels, "add", out, 0xdf9cec689024c58eu);
+        out = y;
+        kernels->add_scaled(n, 0.3f, x.data(), out.data());
+        check_hash(*kernels, "add_scaled", out, 0x75e4c3fdd8ebb295u);
     }
 }
