@@ -11,6 +11,8 @@
 #include "core/generation.h"
 #include "core/gguf.h"
 #include "core/gguf_writer.h"
+#include "core/imatrix_file.h"
+#include "core/importance.h"
 #include "core/model.h"
 #include "core/session.h"
 #include "core/tokenizer.h"
@@ -44,6 +46,14 @@ struct hy3_session {
 
 struct hy3_generation {
     hy3::Generation generation;
+};
+
+struct hy3_collector {
+    hy3::ImportanceCollector collector;
+};
+
+struct hy3_imatrix {
+    std::shared_ptr<const hy3::ImatrixFile> file;
 };
 
 namespace hy3::api {

@@ -42,12 +42,25 @@ class AbortCheck {
     virtual bool operator()() = 0;
 };
 
+// Told what goes into the matrix products of a step, on the thread that runs the step.
+class ActivationObserver {
+  public:
+    virtual ~ActivationObserver() = default;
+    // `w` multiplies n rows of w.cols values: row rows[i] of x, or row i when rows is null. Which weight it
+    // is shows in w.data. Rows of one sequence come in ascending order of position. x is in host memory.
+    virtual void take(const Matrix& w, int64_t n, const float* x, const int32_t* rows) = 0;
+};
+
 class Backend {
   public:
     virtual ~Backend() = default;
 
     // Whom the operations ask, at least every few milliseconds, whether to go on. Null: nobody.
     void set_abort(AbortCheck* abort) { abort_ = abort; }
+
+    // Who is told of the products' inputs. Null: nobody, and then it costs a comparison for each product.
+    void set_observer(ActivationObserver* observer) { observer_ = observer; }
+    ActivationObserver* observer() const { return observer_; }
 
     virtual std::string name() const = 0;
     virtual int threads() const { return 1; }
@@ -85,9 +98,13 @@ class Backend {
 
   protected:
     bool should_abort() const { return abort_ != nullptr && (*abort_)(); }
+    void observe(const Matrix& w, int64_t n, const float* x, const int32_t* rows = nullptr) const {
+        if (observer_ != nullptr) observer_->take(w, n, x, rows);
+    }
 
   private:
     AbortCheck* abort_ = nullptr;
+    ActivationObserver* observer_ = nullptr;
 };
 
 struct BackendInfo {

@@ -62,6 +62,14 @@ Model::Model(const std::string& path, const ModelOptions& options)
       backend_name_(backend_->name()),
       forward_(*backend_, config_, weights_) {}
 
+void Model::observe(ActivationObserver* observer) {
+    const std::lock_guard lock(mutex_);
+    if (observer != nullptr && backend_->observer() != nullptr)
+        fail(Status::invalid_argument,
+             "The model's activations are being observed already. End the other collection first.");
+    backend_->set_observer(observer);
+}
+
 Model::Turn::Turn(Model& model, AbortCheck& abort) : model_(model), lock_(model.mutex_, std::defer_lock) {
     while (!lock_.try_lock_for(std::chrono::milliseconds(20)))
         if (abort()) fail(Status::aborted, "The step was stopped.");

@@ -36,8 +36,13 @@ class Model {
     const std::shared_ptr<const Gguf>& file() const { return file_; }
     const Config& config() const { return config_; }
     const std::shared_ptr<const Tokenizer>& tokenizer() const { return tokenizer_; }
+    const Weights& weights() const { return weights_; }
     Backend& backend() { return *backend_; }
     const std::string& backend_name() const { return backend_name_; }
+
+    // From now on `observer` is told of every step's products; null: nobody any more. Waits for a step under
+    // way. Error(invalid_argument) while there is another one.
+    void observe(ActivationObserver* observer);
 
     // The backend's buffers serve one step at a time: hold the lock while using forward().
     class Turn {

@@ -214,6 +214,7 @@ class CpuBackend final : public HostBackend {
             for (int64_t r = 0; r < n; r++)
                 finish(tile + r * kPanel, products[i].y + r * w.rows + row, count);
         });
+        for (const Product& product : products) observe(product.w, n, x);
     }
 
     void begin_set(FfnSet& set, int64_t n, const Ffn& ffn) {
@@ -291,6 +292,11 @@ class CpuBackend final : public HostBackend {
             for (int64_t p = 0; p < group.count; p++)
                 copy_results(tile + p * kPanel, out + p * c_.hidden, count);
         });
+        for (const FfnGroup& group : groups_) {
+            observe(group.weights.gate, group.count, x, group.inputs);
+            observe(group.weights.down, group.count,
+                    group.set->middle.data() + group.first * group.set->width);
+        }
     }
 
     void quantize_middles() {

@@ -44,6 +44,8 @@ typedef struct hy3_decoder hy3_decoder;
 typedef struct hy3_model hy3_model;
 typedef struct hy3_session hy3_session;
 typedef struct hy3_generation hy3_generation;
+typedef struct hy3_collector hy3_collector;
+typedef struct hy3_imatrix hy3_imatrix;
 
 /* Asked every few milliseconds by the calls that take it, on the calling thread; non-zero stops the call with
  * HY3_ABORTED and its session as before. May be NULL. */
@@ -305,6 +307,39 @@ void hy3_generation_free(hy3_generation* generation);
 /* *token is -1 when the generation has ended. */
 hy3_status hy3_generation_next(hy3_generation* generation, hy3_abort_fn abort, void* user, int32_t* token);
 void hy3_generation_get_stats(const hy3_generation* generation, hy3_generation_stats* out);
+
+/* --- Importance matrices
+ * ------------------------------------------------------------------------------------------------ */
+
+/* Observes every step of the model from _new to _free. One at a time for a model. */
+hy3_status hy3_collector_new(hy3_model* model, hy3_collector** out);
+void hy3_collector_free(hy3_collector* collector);
+
+typedef struct hy3_collected {
+    hy3_str name; /* of the weight, as in GGUF */
+    int64_t cols;
+    int64_t n_matrices;    /* experts, or 1 */
+    const double* sums;    /* (n_matrices, cols): squares of what the columns were multiplied by */
+    const int64_t* counts; /* (n_matrices): rows that went in */
+} hy3_collected;
+
+/* Not while a step of the model runs. Fails when a sum is not a finite float32. */
+size_t hy3_collector_count(const hy3_collector* collector);
+hy3_status hy3_collector_entry(const hy3_collector* collector, size_t index, hy3_collected* out);
+
+/* A file of `hy3 imatrix` or of llama.cpp, GGUF or the older format. Its entries come sorted by name. */
+hy3_status hy3_imatrix_open(const char* path, hy3_imatrix** out);
+void hy3_imatrix_free(hy3_imatrix* file);
+size_t hy3_imatrix_count(const hy3_imatrix* file);
+hy3_status hy3_imatrix_name(const hy3_imatrix* file, size_t index, hy3_str* out);
+/* Calls `visit` with the name of each text that it was made of. */
+hy3_status hy3_imatrix_datasets(const hy3_imatrix* file, void (*visit)(void* user, hy3_str name), void* user);
+uint32_t hy3_imatrix_chunks(const hy3_imatrix* file); /* of those texts; 0: not known */
+/* out (cols): the mean square of each column of one of the entry's n_matrices matrices, or with matrix -1
+ * over the rows of all. *known is false, and out as it was, when there were no rows. Fails when the entry has
+ * another size. */
+hy3_status hy3_imatrix_mean_squares(const hy3_imatrix* file, size_t index, int64_t cols, int64_t n_matrices,
+                                    int64_t matrix, float* out, bool* known);
 
 #ifdef __cplusplus
 }

@@ -48,14 +48,6 @@ void rotate(int half, const float* cos, const float* sin, float* head) {
     }
 }
 
-void ffn_forward(const Ffn& ffn, const float* x, float* y) {
-    Vector gate(static_cast<size_t>(ffn.gate.rows)), up(gate.size());
-    multiply(ffn.gate, x, gate.data());
-    multiply(ffn.up, x, up.data());
-    for (size_t i = 0; i < gate.size(); i++) gate[i] = silu(gate[i]) * up[i];
-    multiply(ffn.down, gate.data(), y);
-}
-
 // A sequence's cache as numbers, whatever type they are kept in.
 class CacheView {
   public:
@@ -114,9 +106,9 @@ class ReferenceBackend final : public HostBackend {
             const Row& row = batch.rows[r];
             const float* cos = batch.rope->cos(static_cast<int64_t>(r));
             const float* sin = batch.rope->sin(static_cast<int64_t>(r));
-            multiply(layer.q, x, q);
-            multiply(layer.k, x, k.data());
-            multiply(layer.v, x, v.data());
+            product(layer.q, x, q);
+            product(layer.k, x, k.data());
+            product(layer.v, x, v.data());
             for (int h = 0; h < c_.n_heads; h++) {
                 float* head = q + h * c_.head_dim;
                 rms_norm(c_.head_dim, c_.rms_eps, head, layer.q_norm.data, head);
@@ -149,7 +141,7 @@ class ReferenceBackend final : public HostBackend {
     void attention_output(int64_t n, const Layer& layer, const float* x, float* hidden) override {
         Vector y(static_cast<size_t>(c_.hidden));
         for (int64_t r = 0; r < n; r++, x += c_.q_width(), hidden += c_.hidden) {
-            multiply(layer.o, x, y.data());
+            product(layer.o, x, y.data());
             for (int i = 0; i < c_.hidden; i++) hidden[i] += y[static_cast<size_t>(i)];
         }
     }
@@ -194,17 +186,30 @@ class ReferenceBackend final : public HostBackend {
             dequantize(mtp.embed.type, mtp.embed.row(row.token), joined.data(), c_.hidden);
             rms_norm(c_.hidden, c_.rms_eps, joined.data(), mtp.enorm.data, joined.data());
             rms_norm(c_.hidden, c_.rms_eps, state, mtp.hnorm.data, joined.data() + c_.hidden);
-            multiply(mtp.eh_proj, joined.data(), out);
+            product(mtp.eh_proj, joined.data(), out);
             state += c_.hidden;
             out += c_.hidden;
         }
     }
 
     void head(int64_t n, const Matrix& head, const float* x, float* logits) override {
-        for (int64_t r = 0; r < n; r++) multiply(head, x + r * c_.hidden, logits + r * c_.vocab);
+        for (int64_t r = 0; r < n; r++) product(head, x + r * c_.hidden, logits + r * c_.vocab);
     }
 
   private:
+    void product(const Matrix& w, const float* x, float* y) const {
+        multiply(w, x, y);
+        observe(w, 1, x);
+    }
+
+    void ffn_forward(const Ffn& ffn, const float* x, float* y) const {
+        Vector gate(static_cast<size_t>(ffn.gate.rows)), up(gate.size());
+        product(ffn.gate, x, gate.data());
+        product(ffn.up, x, up.data());
+        for (size_t i = 0; i < gate.size(); i++) gate[i] = silu(gate[i]) * up[i];
+        product(ffn.down, gate.data(), y);
+    }
+
     // Softmax over all positions at once, keys and values read back from the cache.
     void attend(const KvCache& cache, int slot, int kv_head, int64_t position, const float* q,
                 float* out) const {

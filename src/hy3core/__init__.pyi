@@ -249,6 +249,47 @@ class Model:
         self, ctx: int = 0, kv: Literal["f32", "f16"] = "f16", chunk: int = 512, mtp: bool = False
     ) -> Session:
         """ctx 0: the model's. chunk: rows of a prompt computed at once. mtp: keep the MTP layer's cache."""
+    def collect_importance(self) -> ImportanceCollector:
+        """From now to the end of its `with` block, sums the squares of what goes into each weight."""
+
+class ImportanceCollector:
+    """Observes every step of a model. One at a time for a model; InvalidArgumentError for a second one."""
+
+    def __enter__(self) -> ImportanceCollector: ...
+    def __exit__(self, *_: object) -> None: ...
+    @property
+    def names(self) -> tuple[str, ...]:
+        """GGUF names of the weights that are observed."""
+    def sums(self, name: str) -> NDArray[np.float64]:
+        """float64[n, cols]: squares of what each column was multiplied by, for n experts or 1.
+
+        Do not ask while a step runs; one that was interrupted has left part of its rows. FormatError when a
+        sum is not finite.
+        """
+    def counts(self, name: str) -> NDArray[np.int64]:
+        """int64[n]: rows that went into the sums."""
+
+class ImportanceMatrix:
+    """A file of `hy3 imatrix` or of llama.cpp (GGUF or .dat), checked in full when it is opened."""
+
+    def __init__(self, path: str | PathLike[str]) -> None: ...
+    @property
+    def path(self) -> str: ...
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the weights it has data for, ascending."""
+    @property
+    def datasets(self) -> tuple[str, ...]: ...
+    @property
+    def chunks(self) -> int:
+        """Of text that it was made of; 0 where the file does not say."""
+    def mean_squares(
+        self, name: str, cols: int, n_matrices: int = 1, matrix: int | None = 0
+    ) -> NDArray[np.float32] | None:
+        """float32[cols], the mean square of what each column of matrix (expert) number `matrix` was
+        multiplied by; over all of them for None. None when there is no data. KeyError for another name,
+        FormatError when the file has another size for it.
+        """
 
 LogitsWanted = Literal["none", "last", "all"]
 

@@ -9,6 +9,7 @@ from cpython.exc cimport PyErr_CheckSignals
 from cpython.unicode cimport PyUnicode_DecodeUTF8
 from libc.stdint cimport int32_t, int64_t, uint32_t, uint64_t
 from libc.string cimport memcpy
+from libcpp cimport bool as c_bool
 
 from .capi cimport *
 
@@ -24,3 +25,4 @@ include "files.pxi"
 include "tokenizer.pxi"
 include "model.pxi"
 include "session.pxi"
+include "importance.pxi"

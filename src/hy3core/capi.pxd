@@ -18,6 +18,8 @@ cdef extern from "hy3.h" nogil:
     ctypedef struct hy3_model
     ctypedef struct hy3_session
     ctypedef struct hy3_generation
+    ctypedef struct hy3_collector
+    ctypedef struct hy3_imatrix
 
     ctypedef int (*hy3_abort_fn)(void* user) noexcept
     ctypedef void (*text_fn)(void* user, hy3_str text) noexcept
@@ -180,3 +182,22 @@ cdef extern from "hy3.h" nogil:
     void hy3_generation_free(hy3_generation* generation)
     hy3_status hy3_generation_next(hy3_generation* generation, hy3_abort_fn abort, void* user, int32_t* token)
     void hy3_generation_get_stats(const hy3_generation* generation, hy3_generation_stats* out)
+
+    hy3_status hy3_collector_new(hy3_model* model, hy3_collector** out)
+    void hy3_collector_free(hy3_collector* collector)
+    ctypedef struct hy3_collected:
+        hy3_str name
+        int64_t cols, n_matrices
+        const double* sums
+        const int64_t* counts
+    size_t hy3_collector_count(const hy3_collector* collector)
+    hy3_status hy3_collector_entry(const hy3_collector* collector, size_t index, hy3_collected* out)
+
+    hy3_status hy3_imatrix_open(const char* path, hy3_imatrix** out)
+    void hy3_imatrix_free(hy3_imatrix* file)
+    size_t hy3_imatrix_count(const hy3_imatrix* file)
+    hy3_status hy3_imatrix_name(const hy3_imatrix* file, size_t index, hy3_str* out)
+    hy3_status hy3_imatrix_datasets(const hy3_imatrix* file, text_fn visit, void* user)
+    uint32_t hy3_imatrix_chunks(const hy3_imatrix* file)
+    hy3_status hy3_imatrix_mean_squares(const hy3_imatrix* file, size_t index, int64_t cols, int64_t n_matrices,
+                                        int64_t matrix, float* out, c_bool* known)

@@ -108,3 +108,6 @@ cdef class Model:
 
     def session(self, int64_t ctx=0, kv="f16", int chunk=512, bint mtp=False):
         return Session(self, ctx, kv, chunk, mtp)
+
+    def collect_importance(self):
+        return ImportanceCollector(self)
