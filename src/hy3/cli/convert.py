@@ -79,6 +79,11 @@ class TypeOverride(click.ParamType):  # type: ignore[type-arg]  # generic from c
     help="Type of the matrices whose name matches a shell pattern (re:... for a regular expression), as "
     "often as needed; the last match wins. For example '*ffn_down_exps*=q6_k'.",
 )  # fmt: skip
+@click.option(
+    "--imatrix", metavar="FILE", type=click.Path(path_type=Path),
+    help="Importance matrix (of `hy3 imatrix` or llama.cpp) to quantize by. It makes no difference to "
+    "q8_0 and floats.",
+)  # fmt: skip
 @click.option("--no-mtp", is_flag=True, help="Drop the MTP layer (used for drafting).")
 @click.option(
     "--mtp-only", is_flag=True, help="Write only the MTP layer and what it borrows: embedding, norm, head."
@@ -104,6 +109,7 @@ def convert(
     out: Path,
     layout: str,
     overrides: "tuple[Override, ...]",
+    imatrix: Path | None,
     no_mtp: bool,
     mtp_only: bool,
     split_max_size: int,
@@ -131,6 +137,7 @@ def convert(
         mtp_only=mtp_only,
         split_max_size=split_max_size,
         pre=pre,
+        imatrix=imatrix,
     )
     try:
         written = converter.convert(

@@ -23,8 +23,9 @@ import hy3core
 from hy3.convert import journal as journals
 from hy3.convert.checkpoint import open_checkpoint
 from hy3.convert.gguf_source import open_gguf
+from hy3.convert.importance import Importance
 from hy3.convert.layouts import LAYOUTS, Override
-from hy3.convert.output import Output, check_space, gigabytes, partial, rename
+from hy3.convert.output import Output, check_place, check_space, gigabytes, partial, rename
 from hy3.convert.pipeline import BadWeights, Pipeline
 from hy3.convert.plan import Options, Plan, make_plan
 from hy3.convert.progress import Progress
@@ -54,25 +55,18 @@ def convert(
     OSError."""
     options = options or Options()
     shown = progress or Progress()
-    _check_out(out)
+    check_place(out)
     opened = _open(source, options)
     try:
-        plan = make_plan(opened, options, out)
+        importance = None if options.imatrix is None else Importance(options.imatrix, opened.model)
+        plan = make_plan(opened, options, out, importance)
         for warning in plan.warnings:
             shown.warn(warning)
-        return _Job(opened, plan, out, _job(opened, options, plan), shown).run(resume, force, threads)
+        job = _job(opened, options, plan, importance)
+        return _Job(opened, plan, out, job, shown, importance).run(resume, force, threads)
     finally:
         shown.stop()
         opened.reader.close()
-
-
-def _check_out(out: Path) -> None:
-    if out.is_dir():
-        raise Hy3Error(f"{out} is a directory", "Give the name of the file to write, ending in .gguf")
-    if not out.parent.is_dir():
-        raise Hy3Error(f"{out.parent}: there is no such directory", "Create it first, or correct -o")
-    if not os.access(out.parent, os.W_OK):
-        raise Hy3Error(f"{out.parent}: no permission to write there", "Choose another place with -o")
 
 
 def _open(source: Path, options: Options) -> Source:
@@ -87,25 +81,37 @@ def _open(source: Path, options: Options) -> Source:
     return open_gguf(source, options.pre)
 
 
-def _job(source: Source, options: Options, plan: Plan) -> dict[str, Any]:
+def _job(source: Source, options: Options, plan: Plan, importance: Importance | None) -> dict[str, Any]:
     chosen = dataclasses.asdict(options)
+    # By what is in it: it may be moved, and another one may come under its name.
+    chosen["imatrix"] = None if importance is None else f"sha256:{importance.digest}"
     chosen["overrides"] = [f"{each.pattern}={each.type}" for each in options.overrides]
     files = [[file.path.name, file.nbytes] for file in plan.files]
     return journals.job_of(plan.digest(), str(hy3core.version), chosen, source.fingerprint(), files)
 
 
 class _Job:
-    def __init__(self, source: Source, plan: Plan, out: Path, job: dict[str, Any], shown: Progress) -> None:
+    def __init__(
+        self,
+        source: Source,
+        plan: Plan,
+        out: Path,
+        job: dict[str, Any],
+        shown: Progress,
+        importance: Importance | None,
+    ) -> None:
         self.source = source
         self.plan = plan
         self.job = job
         self.shown = shown
+        self.importance = importance
         self.journal_path = partial(out).with_name(partial(out).name + ".journal")
         self.finals = [file.path for file in plan.files]
 
     def run(self, resume: bool, force: bool, threads: int) -> list[Path]:
         for path in self.finals:
-            if any(path.exists() and os.path.samefile(path, file) for file in self.source.files):
+            inputs = [*self.source.files, *([self.importance.path] if self.importance else [])]
+            if any(path.exists() and os.path.samefile(path, file) for file in inputs):
                 raise Hy3Error(f"{path} is the source itself", "Write to another file with -o")
         record = journals.read(self.journal_path)
         if resume and record and record.complete and self._continues(record):
@@ -207,7 +213,8 @@ class _Job:
             self.shown.note(f"continuing after {gigabytes(skipped)} of the source")
         self.shown.start(self.plan.source_bytes, skipped)
         blocks = (block for number, block in enumerate(self.plan.blocks()) if number >= done)
-        Pipeline(self.source.reader, output, threads, self.shown.advance).run(blocks, largest_in, largest_out)
+        pipeline = Pipeline(self.source.reader, output, threads, self.shown.advance, self.importance)
+        pipeline.run(blocks, largest_in, largest_out)
 
 
 def _explain(error: OSError, out: Path) -> Hy3Error:

@@ -116,6 +116,15 @@ def rename(plan: Plan) -> None:
         os.close(fd)
 
 
+def check_place(out: Path) -> None:
+    if out.is_dir():
+        raise Hy3Error(f"{out} is a directory", "Give the name of the file to write, ending in .gguf")
+    if not out.parent.is_dir():
+        raise Hy3Error(f"{out.parent}: there is no such directory", "Create it first, or correct -o")
+    if not os.access(out.parent, os.W_OK):
+        raise Hy3Error(f"{out.parent}: no permission to write there", "Choose another place with -o")
+
+
 def check_space(plan: Plan) -> None:
     directory = plan.files[0].path.parent
     there = 0

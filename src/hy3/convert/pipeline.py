@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 import hy3core
+from hy3.convert.importance import Importance
 from hy3.convert.output import Output
 from hy3.convert.plan import Block
 from hy3.convert.source import FileReader
@@ -68,11 +69,13 @@ class Pipeline:
         output: Output,
         threads: int,
         progress: Callable[[int], None],
+        importance: Importance | None = None,
     ) -> None:
         self.reader = reader
         self.output = output
         self.threads = threads
         self.progress = progress
+        self.importance = importance
         self._empty_in: Channel[bytearray] = Channel()
         self._full_in: Channel[tuple[Block, bytearray]] = Channel()
         self._empty_out: Channel[bytearray] = Channel()
@@ -143,9 +146,12 @@ class Pipeline:
             self._full_out.put((block, target))
 
     def _convert_block(self, block: Block, source: memoryview, target: memoryview) -> None:
+        columns = None
+        if self.importance is not None and block.weighted is not None:
+            columns = self.importance.columns(*block.weighted)
         try:
             hy3core.convert_rows(
-                source, block.source_type, block.type, block.rows, block.cols, target, threads=self.threads
+                source, block.source_type, block.type, block.rows, block.cols, target, columns, self.threads
             )
         except hy3core.OutOfMemoryError:
             raise

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import hy3core
 from hy3.convert.hf_config import ARCHITECTURE
+from hy3.convert.importance import KEYS, WEIGHTED, Importance
 from hy3.convert.layouts import COPY, FILE_TYPES, Override, TypeChooser, row_bytes
 from hy3.convert.shapes import Model, Tensor
 from hy3.convert.source import Entry, Run, Source
@@ -34,6 +35,7 @@ class Options:
     mtp_only: bool = False
     split_max_size: int = 0  # bytes; 0: one file
     pre: str | None = None
+    imatrix: Path | None = None
 
 
 @dataclass(frozen=True)
@@ -43,6 +45,7 @@ class Output:
     tensor: Tensor
     type: str
     runs: tuple[Run, ...]
+    weighted: bool = False  # quantized by the importance of its columns
 
     @property
     def row_bytes(self) -> int:
@@ -78,6 +81,7 @@ class Block:
     file: int  # of the result
     offset: int  # in that file
     nbytes: int  # as written
+    weighted: tuple[Tensor, int] | None = None  # tensor and expert whose columns' importance counts
 
     @property
     def source_bytes(self) -> int:
@@ -118,19 +122,26 @@ class Plan:
                 yield from _blocks(output, number, offset)
 
 
-def make_plan(source: Source, options: Options, out: Path) -> Plan:
+def make_plan(source: Source, options: Options, out: Path, importance: Importance | None = None) -> Plan:
     model = _kept_model(source, options)
     chooser = TypeChooser(options.type, options.overrides, source_is_gguf=source.is_gguf)
     outputs = []
     for tensor in model.tensors(trunk=source.has_trunk and not options.mtp_only):
         runs = source.runs.get(tensor.name)
         if runs:
-            outputs.append(Output(tensor, chooser.choose(tensor, runs[0].type), tuple(runs)))
+            chosen = chooser.choose(tensor, runs[0].type)
+            # Rows that are of the type already are copied.
+            search = importance is not None and chosen in WEIGHTED and any(run.type != chosen for run in runs)
+            outputs.append(Output(tensor, chosen, tuple(runs), search))
     chooser.check_overrides()
+    warnings = [*source.warnings, *chooser.warnings()]
     metadata = _metadata(source, model, options)
+    if importance is not None:
+        warnings += importance.warnings(output.tensor for output in outputs if output.weighted)
+        metadata = [entry for entry in metadata if not entry[0].startswith(KEYS)] + importance.metadata()
     files = _files(metadata, outputs, options.split_max_size, out)
     source_bytes = sum(row_bytes(run.type, run.cols) * run.rows for output in outputs for run in output.runs)
-    return Plan(files, source_bytes, (*source.warnings, *chooser.warnings()))
+    return Plan(files, source_bytes, tuple(warnings))
 
 
 def _kept_model(source: Source, options: Options) -> Model:
@@ -225,8 +236,10 @@ def _file(path: Path, metadata: list[Entry], outputs: list[Output]) -> File:
 
 
 def _blocks(output: Output, file: int, offset: int) -> Iterator[Block]:
-    """Fills blocks run by run; a block ends where it is full or where the source type changes."""
+    """Fills blocks run by run; a block ends where it is full or where the source type changes, and where an
+    expert ends if each has its own importance."""
     cols = output.tensor.cols
+    per_expert = output.tensor.shape[1] if len(output.tensor.shape) > 1 else 1
     pieces: list[Piece] = []
     kind, first, rows = output.runs[0].type, 0, 0
 
@@ -243,6 +256,7 @@ def _blocks(output: Output, file: int, offset: int) -> Iterator[Block]:
             file=file,
             offset=offset + first * output.row_bytes,
             nbytes=rows * output.row_bytes,
+            weighted=(output.tensor, first // per_expert) if output.weighted else None,
         )
         first, rows, pieces = first + rows, 0, []
         return block
@@ -256,9 +270,11 @@ def _blocks(output: Output, file: int, offset: int) -> Iterator[Block]:
         done = 0
         while done < run.rows:
             count = min(most - rows, run.rows - done)
+            if output.weighted:
+                count = min(count, per_expert - (first + rows) % per_expert)
             pieces.append(Piece(run.file, run.offset + done * in_row, count * in_row))
             rows, done = rows + count, done + count
-            if rows >= most:
+            if rows >= most or (output.weighted and (first + rows) % per_expert == 0):
                 yield finish()
     if rows:
         yield finish()
