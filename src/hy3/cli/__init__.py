@@ -20,6 +20,7 @@ COMMANDS = {
     "convert": "hy3.cli.convert:convert",
     "inspect": "hy3.cli.inspect:inspect",
     "tokenize": "hy3.cli.tokenize:tokenize",
+    "imatrix": "hy3.cli.imatrix:imatrix",
 }
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130

@@ -59,12 +59,7 @@ def open_engine(path: str | None, options: EngineOptions) -> Engine:
     import hy3core
 
     file = model_path(path)
-    described = ModelFile(open_gguf(file))
-    if described.dialect == "original":
-        raise Hy3Error(
-            f"{file} is in the original hy3 engine's format",
-            f"Convert it first: hy3 convert {file} -o NEW.gguf",
-        )
+    described = describe(file)
     ctx = options.ctx or min(DEFAULT_CTX, described.shapes.ctx or DEFAULT_CTX)
     warn_of_memory(file, described, ctx, options.kv)
     model = hy3core.Model(
@@ -98,6 +93,17 @@ def model_path(path: str | None) -> Path:
         raise Hy3Error(f"There is no file {path}", "Check the path, or leave out -m to run the bundled model")
     with file.open("rb"):  # PermissionError and the like
         return file
+
+
+def describe(file: Path) -> ModelFile:
+    """What the file says about itself; an error when it is one that cannot be run."""
+    described = ModelFile(open_gguf(file))
+    if described.dialect == "original":
+        raise Hy3Error(
+            f"{file} is in the original hy3 engine's format",
+            f"Convert it first: hy3 convert {file} -o NEW.gguf",
+        )
+    return described
 
 
 def open_gguf(file: Path) -> "GGUF":

@@ -137,6 +137,32 @@ def kv_option() -> Callable[[Any], Any]:
     )
 
 
+def threads_option() -> Callable[[Any], Any]:
+    hint = f"Leave it out to use all cores (this machine has {CORES}), or give 1 to 1024"
+    text = "Threads that compute. Left out: one for each physical core."
+    return click.option("-t", "--threads", type=Whole(1, 1024, hint), metavar="N", help=text)
+
+
+def backend_option() -> Callable[[Any], Any]:
+    return click.option(
+        "--backend",
+        type=click.Choice(["auto", "reference", "cpu"]),
+        default="auto",
+        show_default=True,
+        help="What computes; `reference` is plain and slow.",
+    )
+
+
+def mlock_option() -> Callable[[Any], Any]:
+    return click.option("--mlock", is_flag=True, help="Keep the weights in memory, whatever others need.")
+
+
+def no_mmap_option() -> Callable[[Any], Any]:
+    return click.option(
+        "--no-mmap", is_flag=True, help="Read the file into memory at once instead of mapping it."
+    )
+
+
 model_option = click.option(
     "-m",
     "--model",
@@ -148,26 +174,12 @@ engine_options = group(
     "engine",
     EngineOptions,
     [
-        click.option(
-            "-t",
-            "--threads",
-            type=Whole(
-                1, 1024, f"Leave it out to use all cores (this machine has {CORES}), or give 1 to 1024"
-            ),
-            metavar="N",
-            help="Threads that compute. Left out: one for each physical core.",
-        ),
+        threads_option(),
         ctx_option(
             f"Tokens the context holds. Left out: {DEFAULT_CTX}, or what the model was trained for if less."
         ),
         kv_option(),
-        click.option(
-            "--backend",
-            type=click.Choice(["auto", "reference", "cpu"]),
-            default="auto",
-            show_default=True,
-            help="What computes; `reference` is plain and slow.",
-        ),
+        backend_option(),
         click.option(
             "--experts",
             type=Whole(1, 1024, "Give 1 to the model's number of experts"),
@@ -194,10 +206,8 @@ engine_options = group(
             metavar="N",
             help="Prompt tokens computed at a time.",
         ),
-        click.option("--mlock", is_flag=True, help="Keep the weights in memory, whatever others need."),
-        click.option(
-            "--no-mmap", is_flag=True, help="Read the file into memory at once instead of mapping it."
-        ),
+        mlock_option(),
+        no_mmap_option(),
     ],
 )
 
