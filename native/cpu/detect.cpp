@@ -4,6 +4,10 @@
 
 #if defined(__x86_64__)
 #include <cpuid.h>
+#elif defined(__aarch64__) && defined(__linux__)
+#include <sys/auxv.h>
+#elif defined(__aarch64__) && defined(__APPLE__)
+#include <sys/sysctl.h>
 #endif
 
 namespace hy3::cpu {
@@ -65,6 +69,46 @@ bool has_avxvnni_evex() {
 bool has_avx512() {
     constexpr uint32_t dq_bw = 1u << 17 | 1u << 30;
     return has_avxvnni_evex() && all(features().leaf7_b, dq_bw);
+}
+#elif defined(__aarch64__)
+namespace {
+
+#if defined(__linux__)
+bool has_dotprod() {
+    return (getauxval(AT_HWCAP) >> 20 & 1) != 0;  // HWCAP_ASIMDDP
+}
+bool has_i8mm() {
+    return (getauxval(AT_HWCAP2) >> 13 & 1) != 0;  // HWCAP2_I8MM
+}
+#elif defined(__APPLE__)
+bool has(const char* feature) {
+    int value = 0;
+    size_t size = sizeof value;
+    return sysctlbyname(feature, &value, &size, nullptr, 0) == 0 && value != 0;
+}
+bool has_dotprod() {
+    return has("hw.optional.arm.FEAT_DotProd");
+}
+bool has_i8mm() {
+    return has("hw.optional.arm.FEAT_I8MM");
+}
+#else
+bool has_dotprod() {
+    return false;
+}
+bool has_i8mm() {
+    return false;
+}
+#endif
+
+}  // namespace
+
+bool has_neon_dotprod() {
+    return has_dotprod();
+}
+
+bool has_neon_i8mm() {
+    return has_dotprod() && has_i8mm();
 }
 #endif
 

@@ -1,6 +1,9 @@
 // dot4() on AVX2.
 
 constexpr int kRowBlock = 2;
+constexpr int kWideOffset = 128;
+struct Dot4Tile;
+using Tile = Dot4Tile;
 
 // maddubs adds pairs of products in 16 bits with saturation, which products of bytes above 127 can reach;
 // those take the wide way: even and odd bytes apart, 16-bit products added in 32 bits.

@@ -2,6 +2,9 @@
 // the file is compiled without it.
 
 constexpr int kRowBlock = 4;
+constexpr int kWideOffset = 128;
+struct Dot4Tile;
+using Tile = Dot4Tile;
 
 HY3_INLINE __m256i dot4_half(__m256i sum, __m256i u8, __m256i s8) {
 #if defined(__AVXVNNI__)

@@ -13,6 +13,9 @@ extern const Kernels avx512_kernels;
 extern const Kernels avxvnni_kernels;
 extern const Kernels avxvnni_evex_kernels;
 extern const Kernels avx2_kernels;
+extern const Kernels neon_i8mm_kernels;
+extern const Kernels neon_dotprod_kernels;
+extern const Kernels neon_kernels;
 extern const Kernels scalar_kernels;
 
 namespace {
@@ -29,6 +32,15 @@ constexpr const Kernels* tables[] = {
 #endif
 #if defined(HY3_ISA_AVX2)
     &avx2_kernels,
+#endif
+#if defined(HY3_ISA_NEON_I8MM)
+    &neon_i8mm_kernels,
+#endif
+#if defined(HY3_ISA_NEON_DOTPROD)
+    &neon_dotprod_kernels,
+#endif
+#if defined(HY3_ISA_NEON)
+    &neon_kernels,
 #endif
     &scalar_kernels,
 };

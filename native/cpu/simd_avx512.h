@@ -10,6 +10,9 @@ using I = __m512i;
 constexpr int kRowBlock = 8;      // activation rows a quantized product keeps in registers
 constexpr int kFloatWeights = 4;  // weight rows and
 constexpr int kFloatRows = 4;     // activation rows a float product keeps in registers
+constexpr int kWideOffset = 128;
+struct Dot4Tile;
+using Tile = Dot4Tile;
 
 HY3_INLINE F load(const float* p) {
     return _mm512_loadu_ps(p);

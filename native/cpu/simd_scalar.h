@@ -14,6 +14,11 @@ struct I {
 constexpr int kRowBlock = 1;      // activation rows a quantized product keeps in registers
 constexpr int kFloatWeights = 1;  // weight rows and
 constexpr int kFloatRows = 1;     // activation rows a float product keeps in registers
+// What weight codes of eight bits are shifted by: 128, or 0 if dot4<false>() takes signed ones as well.
+constexpr int kWideOffset = 128;
+// How several activation rows are multiplied (generic/tile.h).
+struct Dot4Tile;
+using Tile = Dot4Tile;
 
 HY3_INLINE float bits_to_float(uint32_t bits) {
     float x;
@@ -144,8 +149,8 @@ HY3_INLINE I ilarger(I a, I b) {
     for (int i = 0; i < 16; i++) a.v[i] = a.v[i] > b.v[i] ? a.v[i] : b.v[i];
     return a;
 }
-// Lane i += the products of bytes 4i..4i+3, unsigned times signed; exact. wide: unsigned bytes may be above
-// 127.
+// Lane i += the products of bytes 4i..4i+3, unsigned times -127..127; exact. wide: unsigned bytes may be
+// above 127.
 template <bool wide>
 HY3_INLINE I dot4(I sum, I u8, I s8) {
     uint8_t u[64];

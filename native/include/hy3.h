@@ -65,9 +65,9 @@ typedef struct hy3_backend_info {
 
 size_t hy3_backend_count(void);
 hy3_status hy3_backend(size_t index, hy3_backend_info* out);
-/* Instruction sets of the CPU backend that this machine can run, the preferred one first: "avx512",
- * "avxvnni", "avxvnni_evex" (the kernels of "avxvnni" in the encoding of AVX-512, for tests), "avx2",
- * "scalar". All compute the same bits. */
+/* Instruction sets of the CPU backend that this machine can run, the preferred one first. On x86-64 "avx512",
+ * "avxvnni", "avxvnni_evex" (the kernels of "avxvnni" in the encoding of AVX-512, for tests), "avx2"; on
+ * arm64 "neon_i8mm", "neon_dotprod", "neon"; "scalar" anywhere. All compute the same bits. */
 size_t hy3_isa_count(void);
 const char* hy3_isa(size_t index);
 /* The one in use: the preferred one, or what the environment variable HY3_ISA names. Fails if that cannot run

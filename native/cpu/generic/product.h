@@ -12,31 +12,13 @@
 // Columns of a panel that are unpacked at a time: they and their activations fit the first-level cache.
 constexpr int kColumns = 1024;
 
-// The 4x4 blocks of four rows of 64 bytes are words of the panel: out[word][row], the 16 rows' four bytes of
-// each of 16 words side by side.
-HY3_INLINE void transpose_words(const void* first_row, int64_t stride, void* out) {
-    const auto* rows = static_cast<const uint8_t*>(first_row);
-    auto* to = static_cast<uint8_t*>(out);
-    I words[4][4];  // [row quad][word within a quarter]
-    for (int i = 0; i < 4; i++) {
-        const uint8_t* quad = rows + 4 * i * stride;
-        transpose_quarters(load_bytes(quad), load_bytes(quad + stride), load_bytes(quad + 2 * stride),
-                           load_bytes(quad + 3 * stride), words[i]);
-    }
-    for (int w = 0; w < 4; w++) {
-        I quarters[4];
-        gather_quarters(words[0][w], words[1][w], words[2][w], words[3][w], quarters);
-        for (int j = 0; j < 4; j++) store_bytes(to + (4 * j + w) * 64, quarters[j]);
-    }
-}
-
 // Some columns of 16 weight rows, unpacked.
 struct Panel {
     static constexpr int64_t stride =
         kColumns + 64;  // so that the rows do not fall on the same sets of the cache
     static constexpr int groups = kColumns / 16;
     alignas(64) uint8_t rows[kPanel * stride];
-    alignas(64) uint8_t words[kPanel * kColumns];  // the same, word by word
+    alignas(64) uint8_t words[kPanel * kColumns];  // the same, as Tile orders them
     alignas(64) float scale[groups * kPanel];      // by group, a lane per row
     alignas(64) float bias[groups * kPanel];
     alignas(64) float row_scale[kPanel * groups];  // by row, as the blocks give them; possibly float16
@@ -152,12 +134,7 @@ struct QuantizedProduct {
         for (int g = 0; g * group < columns; g++) {
             I dots[n];
             for (int i = 0; i < n; i++) dots[i] = iset1(-offset * sum[i][g]);
-            const uint8_t* weights = s.words + g * group * kPanel;
-            for (int word = 0; word < group / 4; word++) {
-                const I w = load_bytes(weights + word * 64);
-                for (int i = 0; i < n; i++)
-                    dots[i] = dot4<wide>(dots[i], w, repeat4(q[i] + g * group + 4 * word));
-            }
+            Tile::add_dots<group, wide, n>(s.words + g * group * kPanel, q, g * group, dots);
             for (int i = 0; i < n; i++)
                 acc[i] = accumulate(acc[i], dots[i], g, s, scale[i][g * group / 32], float_sum[i][g]);
         }
@@ -186,7 +163,7 @@ struct QuantizedProduct {
             return;
         }
         for (int first = 0; first < columns; first += 64)
-            transpose_words(s.rows + first, Panel::stride, s.words + first * kPanel);
+            Tile::interleave(s.rows + first, Panel::stride, s.words + first * kPanel);
         int64_t i = 0;
         for (; i + kRowBlock <= rows.n; i += kRowBlock) {
             int64_t block_rows[kRowBlock];

@@ -3,6 +3,7 @@
 
 // clang-format off
 #include "cpu/generic/unpack.h"
+#include "cpu/generic/tile.h"
 #include "cpu/generic/product.h"
 #include "cpu/generic/rows.h"
 #include "cpu/generic/attention.h"

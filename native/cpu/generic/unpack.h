@@ -1,10 +1,10 @@
-// Block formats brought to one form that the product kernels compute with: unsigned bytes u, and per group of
-// columns a scale and (for some formats) a bias, so that   w = scale * (u - offset) + bias.
+// Block formats brought to one form that the product kernels compute with: bytes u, and per group of columns
+// a scale and (for some formats) a bias, so that   w = scale * (u - offset) + bias.
 //
 // One struct per format:
 //   Block       its storage (quant/blocks.h); elements: columns in a block
 //   group       columns that share a scale: 16 or 32
-//   offset      what u is shifted by to be unsigned
+//   offset      what u is shifted by to be unsigned; kWideOffset where it takes all of eight bits
 //   wide        whether u can exceed 127
 //   has_bias    whether the format has minima; if not, unpack leaves bias alone
 //   Scale       float, or uint16_t where the block has just a float16 scale, to be converted 16 at a time
@@ -77,17 +77,17 @@ struct UnpackQ5_1 : Small<BlockQ5_1> {
 };
 
 struct UnpackQ8_0 : Small<BlockQ8_0> {
-    static constexpr int offset = 128;
-    static constexpr bool wide = true;
+    static constexpr int offset = kWideOffset;
+    static constexpr bool wide = kWideOffset != 0;
     HY3_INLINE void unpack(const Block& b, uint8_t* __restrict u, Scale* __restrict scale, Scale*) {
-        for (int i = 0; i < 32; i++) u[i] = static_cast<uint8_t>(static_cast<uint8_t>(b.qs[i]) ^ 0x80u);
+        for (int i = 0; i < 32; i++) u[i] = static_cast<uint8_t>(b.qs[i] + offset);
         *scale = b.d;
     }
 };
 
 struct UnpackIQ4_NL : Small<BlockIQ4_NL> {
-    static constexpr int offset = 128;
-    static constexpr bool wide = true;
+    static constexpr int offset = kWideOffset;
+    static constexpr bool wide = kWideOffset != 0;
     HY3_INLINE void unpack(const Block& b, uint8_t* __restrict u, Scale* __restrict scale, Scale*) {
         lookup_nibbles(kvalues_iq4nl, offset, b.qs, u);
         *scale = b.d;
@@ -226,8 +226,8 @@ struct UnpackQ6_K : Super<BlockQ6_K, 16> {
 };
 
 struct UnpackIQ4_XS : Super<BlockIQ4_XS, 32> {
-    static constexpr int offset = 128;
-    static constexpr bool wide = true;
+    static constexpr int offset = kWideOffset;
+    static constexpr bool wide = kWideOffset != 0;
     HY3_INLINE void unpack(const Block& b, uint8_t* __restrict u, float* __restrict scale, float*) {
         for (int g = 0; g < 8; g++) lookup_nibbles(kvalues_iq4nl, offset, b.qs + 16 * g, u + 32 * g);
         const float d = half_to_float(b.d);

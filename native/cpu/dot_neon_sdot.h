@@ -1,0 +1,11 @@
+// dot4() on NEON with dot products of signed bytes.
+
+constexpr int kRowBlock = 4;
+struct Dot4Tile;
+using Tile = Dot4Tile;
+
+HY3_INLINE int32x4_t dot4_quarter(int32x4_t sum, int8x16_t codes, int8x16_t s8) {
+    return vdotq_s32(sum, codes, s8);
+}
+
+#include "cpu/dot_neon_signed.h"
