@@ -36,7 +36,7 @@ class Array {
 // Memory of QuantizedRows.
 class QuantizedArray {
   public:
-    // Room for n rows of `cols`, for quantize_row() to fill. The stride is never a large power of two, so
+    // Room for n rows of `cols`, for quantize() to fill. The stride is never a large power of two, so
     // that rows do not fall on the same sets of the cache.
     const QuantizedRows& get(int64_t n, int64_t cols) {
         const int64_t stride = (cols + 63) / 64 * 64 + 64, groups = n * stride / kGroup;

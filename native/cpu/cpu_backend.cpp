@@ -187,7 +187,8 @@ class CpuBackend final : public HostBackend {
 
     void quantize(int64_t n, const float* x, int64_t cols, QuantizedArray& to) {
         const QuantizedRows& rows = to.get(n, cols);
-        loop(n, [&](int64_t r, int) { k_.quantize_row(x + r * cols, r, rows); });
+        const int64_t groups = rows.stride / kGroup;
+        loop(n, [&](int64_t r, int) { k_.quantize(x + r * cols, r, 0, groups, rows); });
     }
 
     // The weights' panels of all products are one list of tasks; `finish` takes `count` results of a row to
@@ -221,6 +222,7 @@ class CpuBackend final : public HostBackend {
         set.n = n;
         set.width = ffn.gate.rows;
         set.middle.get(n * set.width);
+        if (takes_quantized(ffn.down.type)) set.quantized.get(n, set.width);
         set.out.get(n * c_.hidden);
     }
 
@@ -247,18 +249,19 @@ class CpuBackend final : public HostBackend {
         }
     }
 
-    // A task for each panel of each group's matrix.
+    // A task for each `step` rows of each group's matrix.
     template <typename Body>
-    void loop_panels(Matrix Ffn::* matrix, const Body& body) {
-        first_panel_.assign(1, 0);
-        for (const FfnGroup& group : groups_)
-            first_panel_.push_back(first_panel_.back() + panels((group.weights.*matrix).rows));
-        loop(first_panel_.back(), [&](int64_t task, int thread) {
-            const auto at = std::upper_bound(first_panel_.begin(), first_panel_.end(), task) - 1;
-            const FfnGroup& group = groups_[static_cast<size_t>(at - first_panel_.begin())];
-            const int64_t row = (task - *at) * kPanel;
-            body(group, row, static_cast<int>(std::min<int64_t>(kPanel, (group.weights.*matrix).rows - row)),
-                 own(thread));
+    void loop_groups(Matrix Ffn::* matrix, int64_t step, const Body& body) {
+        first_task_.assign(1, 0);
+        for (const FfnGroup& group : groups_) {
+            const Matrix& w = group.weights.*matrix;
+            first_task_.push_back(first_task_.back() + (w.rows + step - 1) / step);
+        }
+        loop(first_task_.back(), [&](int64_t task, int thread) {
+            const auto at = std::upper_bound(first_task_.begin(), first_task_.end(), task) - 1;
+            const FfnGroup& group = groups_[static_cast<size_t>(at - first_task_.begin())];
+            const int64_t row = (task - *at) * step;
+            body(group, row, std::min(step, (group.weights.*matrix).rows - row), own(thread));
         });
     }
 
@@ -270,28 +273,18 @@ class CpuBackend final : public HostBackend {
     // The FFNs of all groups_ at once, for rows of x (n, hidden); the results are in the groups' sets.
     void run_ffns(int64_t n, const float* x) {
         if (any_quantized(&Ffn::gate) || any_quantized(&Ffn::up)) quantize(n, x, c_.hidden, input_);
-        loop_panels(&Ffn::gate, [&](const FfnGroup& group, int64_t row, int count, PerThread& mine) {
-            const ProductRows rows{x, &input_.rows(), group.inputs, group.count};
-            float* gate = mine.tile.get(group.count * kPanel);
-            float* up = mine.tile2.get(group.count * kPanel);
-            k_.product(group.weights.gate, row, count, rows, gate, mine.scratch.get(k_.scratch_bytes));
-            k_.product(group.weights.up, row, count, rows, up, mine.scratch.get(k_.scratch_bytes));
-            float* middle = group.set->middle.data() + group.first * group.set->width + row;
-            for (int64_t p = 0; p < group.count; p++)
-                k_.swiglu(count, gate + p * kPanel, up + p * kPanel, middle + p * group.set->width);
-        });
-        if (any_quantized(&Ffn::down)) quantize_middles();
-        loop_panels(&Ffn::down, [&](const FfnGroup& group, int64_t row, int count, PerThread& mine) {
-            FfnSet& set = *group.set;
-            const QuantizedRows quantized = set.quantized.rows().from(group.first);
-            const ProductRows rows{set.middle.data() + group.first * set.width, &quantized, nullptr,
-                                   group.count};
-            float* tile = mine.tile.get(group.count * kPanel);
-            k_.product(group.weights.down, row, count, rows, tile, mine.scratch.get(k_.scratch_bytes));
-            float* out = set.out.data() + group.first * c_.hidden + row;
-            for (int64_t p = 0; p < group.count; p++)
-                copy_results(tile + p * kPanel, out + p * c_.hidden, count);
-        });
+        // Of as many columns of the middle as are quantized together, so that it is done in the same loop.
+        loop_groups(&Ffn::gate, kGroup,
+                    [&](const FfnGroup& group, int64_t row, int64_t count, PerThread& mine) {
+                        for (int64_t part = 0; part < count; part += kPanel)
+                            gate_and_up(group, x, row + part,
+                                        static_cast<int>(std::min<int64_t>(kPanel, count - part)), mine);
+                        if (takes_quantized(group.weights.down.type)) quantize_middle(group, row);
+                    });
+        loop_groups(&Ffn::down, kPanel,
+                    [&](const FfnGroup& group, int64_t row, int64_t count, PerThread& mine) {
+                        down(group, row, static_cast<int>(count), mine);
+                    });
         for (const FfnGroup& group : groups_) {
             observe(group.weights.gate, group.count, x, group.inputs);
             observe(group.weights.down, group.count,
@@ -299,15 +292,37 @@ class CpuBackend final : public HostBackend {
         }
     }
 
-    void quantize_middles() {
-        std::array<FfnSet*, 2> sets{groups_.front().set, groups_.back().set};
-        const int64_t second = sets[0] == sets[1] ? 0 : sets[1]->n;
-        for (FfnSet* set : sets) set->quantized.get(set->n, set->width);
-        loop(sets[0]->n + second, [&](int64_t r, int) {
-            FfnSet& set = r < sets[0]->n ? *sets[0] : *sets[1];
-            if (r >= sets[0]->n) r -= sets[0]->n;
-            k_.quantize_row(set.middle.data() + r * set.width, r, set.quantized.rows());
-        });
+    // `count` columns of the group's middle from `column` on.
+    void gate_and_up(const FfnGroup& group, const float* x, int64_t column, int count, PerThread& mine) {
+        const ProductRows rows{x, &input_.rows(), group.inputs, group.count};
+        float* gate = mine.tile.get(group.count * kPanel);
+        float* up = mine.tile2.get(group.count * kPanel);
+        k_.product(group.weights.gate, column, count, rows, gate, mine.scratch.get(k_.scratch_bytes));
+        k_.product(group.weights.up, column, count, rows, up, mine.scratch.get(k_.scratch_bytes));
+        float* middle = group.set->middle.data() + group.first * group.set->width + column;
+        for (int64_t p = 0; p < group.count; p++)
+            k_.swiglu(count, gate + p * kPanel, up + p * kPanel, middle + p * group.set->width);
+    }
+
+    // The quantization group that begins at `column`; after the last one, the padding too.
+    void quantize_middle(const FfnGroup& group, int64_t column) const {
+        const FfnSet& set = *group.set;
+        const QuantizedRows& to = set.quantized.rows();
+        const int64_t first = column / kGroup;
+        const int64_t count = column + kGroup < set.width ? 1 : to.stride / kGroup - first;
+        for (int64_t r = group.first; r < group.first + group.count; r++)
+            k_.quantize(set.middle.data() + r * set.width + column, r, first, count, to);
+    }
+
+    // `count` columns of the group's outputs from `column` on.
+    void down(const FfnGroup& group, int64_t column, int count, PerThread& mine) {
+        FfnSet& set = *group.set;
+        const QuantizedRows quantized = set.quantized.rows().from(group.first);
+        const ProductRows rows{set.middle.data() + group.first * set.width, &quantized, nullptr, group.count};
+        float* tile = mine.tile.get(group.count * kPanel);
+        k_.product(group.weights.down, column, count, rows, tile, mine.scratch.get(k_.scratch_bytes));
+        float* out = set.out.data() + group.first * c_.hidden + column;
+        for (int64_t p = 0; p < group.count; p++) copy_results(tile + p * kPanel, out + p * c_.hidden, count);
     }
 
     void finish_heads(const Floats& weight, int heads, const Batch& batch, int64_t r, float* row) const {
@@ -342,7 +357,7 @@ class CpuBackend final : public HostBackend {
     std::vector<FfnGroup> groups_;
     std::vector<int32_t> sorted_rows_;  // row of each (row, choice) pair, sorted by expert
     std::vector<int64_t> sorted_at_;    // where in that order a pair went
-    std::vector<int64_t> first_panel_;
+    std::vector<int64_t> first_task_;   // of each group
 };
 
 }  // namespace

@@ -75,8 +75,9 @@ struct Kernels {
     // are unspecified.
     void (*product)(const Matrix& w, int64_t first, int count, const ProductRows& rows, float* tile,
                     void* scratch);
-    // One row of activations, to row `r` of `out`.
-    void (*quantize_row)(const float* x, int64_t r, const QuantizedRows& out);
+    // Groups [first, first + count) of row `r` of `out`, from their columns x. Groups beyond the columns
+    // become zero.
+    void (*quantize)(const float* x, int64_t r, int64_t first, int64_t count, const QuantizedRows& out);
     // y = x * rsqrt(mean(x^2) + eps) * weight
     void (*rms_norm)(int64_t n, float eps, const float* x, const float* weight, float* y);
     // rotates dimension d against d + half

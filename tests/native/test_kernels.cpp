@@ -34,7 +34,8 @@ std::vector<float> multiply(const Kernels& kernels, const Matrix& w, const std::
     QuantizedArray array;
     const QuantizedRows& quantized = array.get(n, w.cols);
     if (takes_quantized(w.type))
-        for (int64_t r = 0; r < n; r++) kernels.quantize_row(x.data() + r * w.cols, r, quantized);
+        for (int64_t r = 0; r < n; r++)
+            kernels.quantize(x.data() + r * w.cols, r, 0, quantized.stride / cpu::kGroup, quantized);
     Array<uint8_t> scratch;
     std::vector<float> tile(static_cast<size_t>(n * kPanel)), out(static_cast<size_t>(n * w.rows));
     const ProductRows rows{x.data(), &quantized, nullptr, n};

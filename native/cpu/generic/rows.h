@@ -39,10 +39,10 @@ HY3_INLINE float quantize_group(const float* x, int8_t* q, int32_t* sums) {
     return largest / 127.0f;
 }
 
-static void quantize_row(const float* x, int64_t r, const QuantizedRows& out) {
-    int8_t* q = out.q + r * out.stride;
+static void quantize(const float* x, int64_t r, int64_t first, int64_t count, const QuantizedRows& out) {
+    int8_t* q = out.q + r * out.stride + first * kGroup;
     const int64_t groups = out.stride / kGroup;
-    for (int64_t g = 0; g < groups; g++, x += kGroup, q += kGroup) {
+    for (int64_t g = first; g < first + count; g++, x += kGroup, q += kGroup) {
         float scale = 0.0f;
         int32_t sums[2] = {0, 0};
         if (g * kGroup < out.cols)

@@ -11,6 +11,6 @@
 
 // constexpr: the table must be data, not code of this instruction set that runs when the library is loaded.
 constexpr Kernels make_table(const char* name, bool (*usable)()) {
-    return {name,   usable, sizeof(Panel), product,        quantize_row, rms_norm,
-            rotate, swiglu, add_row,       add_scaled_row, store_kv,     attention};
+    return {name,   usable, sizeof(Panel), product,        quantize, rms_norm,
+            rotate, swiglu, add_row,       add_scaled_row, store_kv, attention};
 }
