@@ -4,7 +4,8 @@
 #   make test       sets up and runs the tests
 #   make test-live  adds the comparisons with transformers and tokenizers (PyTorch: a large download)
 #   make test-peer  compares with llama.cpp (builds llama-cpp-python, some minutes)
-#   make sanitize   the native tests and the fuzz test with AddressSanitizer and UndefinedBehaviorSanitizer
+#   make sanitize   the native tests and the fuzz test with AddressSanitizer and UndefinedBehaviorSanitizer, and the
+#                   thread pool's tests with ThreadSanitizer
 #   make lint       ruff, mypy, clang-format
 #   make docs       docs/cli.md from the help pages
 
@@ -32,9 +33,13 @@ test-peer: $(VENV)/installed $(VENV)/installed-test $(VENV)/installed-live $(VEN
 
 sanitize: $(VENV)/installed $(VENV)/installed-native
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake -S . -B build/sanitize -G Ninja -DCMAKE_BUILD_TYPE=Debug \
-	    -DCMAKE_CXX_FLAGS_DEBUG=-O1 -DHY3_PYTHON=OFF -DHY3_BUILD_TESTS=ON -DHY3_SANITIZE=ON -DHY3_WERROR=ON
+	    -DCMAKE_CXX_FLAGS_DEBUG=-O1 -DHY3_PYTHON=OFF -DHY3_BUILD_TESTS=ON -DHY3_SANITIZE=address,undefined -DHY3_WERROR=ON
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake --build build/sanitize
 	$(BIN)/ctest --test-dir build/sanitize --verbose
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake -S . -B build/sanitize-threads -G Ninja -DCMAKE_BUILD_TYPE=Debug \
+	    -DCMAKE_CXX_FLAGS_DEBUG=-O1 -DHY3_PYTHON=OFF -DHY3_BUILD_TESTS=ON -DHY3_SANITIZE=thread -DHY3_WERROR=ON
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake --build build/sanitize-threads --target hy3_thread_tests
+	$(BIN)/ctest --test-dir build/sanitize-threads --verbose -R threads
 
 lint: $(VENV)/installed $(VENV)/installed-lint $(VENV)/installed-test
 	$(BIN)/ruff check .

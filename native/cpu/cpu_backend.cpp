@@ -7,6 +7,7 @@
 #include "core/host_memory.h"
 #include "core/routing.h"
 #include "cpu/activations.h"
+#include "cpu/cores.h"
 #include "cpu/threads.h"
 #include "quant/quant.h"
 
@@ -57,7 +58,7 @@ class CpuBackend final : public HostBackend {
 
     void norm(int64_t n, const float* x, const Floats& weight, float* out) override {
         const int64_t width = weight.size;
-        loop(n, [&](int64_t r, int) {
+        loop(n, 2 * width, [&](int64_t r, int) {
             k_.rms_norm(width, c_.rms_eps, x + r * width, weight.data, out + r * width);
         });
     }
@@ -68,7 +69,7 @@ class CpuBackend final : public HostBackend {
         float* v = v_rows_.get(n * c_.kv_width());
         const std::array products = {Product{layer.q, q}, Product{layer.k, k}, Product{layer.v, v}};
         multiply(n, x, products, copy_results);
-        loop(n, [&](int64_t r, int) {
+        loop(n, kSlow * (c_.q_width() + c_.kv_width()), [&](int64_t r, int) {
             finish_heads(layer.q_norm, c_.n_heads, batch, r, q + r * c_.q_width());
             finish_heads(layer.k_norm, c_.n_kv_heads, batch, r, k + r * c_.kv_width());
             write_cache(batch, r, slot, k + r * c_.kv_width(), v + r * c_.kv_width());
@@ -78,7 +79,7 @@ class CpuBackend final : public HostBackend {
     void attention(const Batch& batch, int slot, const float* q, float* out) override {
         const int group = c_.n_heads / c_.n_kv_heads;
         const auto n = static_cast<int64_t>(batch.rows.size());
-        loop(n * c_.n_kv_heads, [&](int64_t task, int thread) {
+        loop(n * c_.n_kv_heads, attention_work(batch), [&](int64_t task, int thread) {
             // The longest rows first: a late long one would leave the other threads waiting.
             const int64_t r = n - 1 - task / c_.n_kv_heads;
             const int head = static_cast<int>(task % c_.n_kv_heads);
@@ -102,7 +103,8 @@ class CpuBackend final : public HostBackend {
         groups_.assign(1, {ffn, &every_row_, 0, n, nullptr});
         run_ffns(n, x);
         const float* y = every_row_.out.data();
-        loop(n, [&](int64_t r, int) { k_.add(c_.hidden, y + r * c_.hidden, hidden + r * c_.hidden); });
+        loop(n, c_.hidden,
+             [&](int64_t r, int) { k_.add(c_.hidden, y + r * c_.hidden, hidden + r * c_.hidden); });
     }
 
     void route(int64_t n, const Layer& layer, const float* x, int32_t* experts, float* weights) override {
@@ -112,7 +114,7 @@ class CpuBackend final : public HostBackend {
                             static_cast<uint64_t>(c_.hidden) * sizeof(float)};
         const std::array products = {Product{router, logits}};
         multiply(n, x, products, copy_results);
-        loop(n, [&](int64_t r, int) {
+        loop(n, kSlow * c_.n_experts_used * c_.n_experts, [&](int64_t r, int) {
             choose_experts(c_, layer.router_bias, logits + r * c_.n_experts, experts + r * c_.n_experts_used,
                            weights + r * c_.n_experts_used);
         });
@@ -134,7 +136,7 @@ class CpuBackend final : public HostBackend {
         const float* routed = routed_.out.data();
         const float* common = every_row_.out.data();
         float* sums = row_sums_.get(n * c_.hidden);
-        loop(n, [&](int64_t r, int) {
+        loop(n, (k + 2) * c_.hidden, [&](int64_t r, int) {
             float* sum = sums + r * c_.hidden;
             std::fill_n(sum, c_.hidden, 0.0f);
             for (int64_t i = r * k; i < (r + 1) * k; i++)  // ascending experts, whatever the company
@@ -149,7 +151,7 @@ class CpuBackend final : public HostBackend {
         const auto n = static_cast<int64_t>(batch.rows.size());
         const int64_t width = 2 * static_cast<int64_t>(c_.hidden);
         float* joined = joined_.get(n * width);
-        loop(n, [&](int64_t r, int) {
+        loop(n, kSlow * width, [&](int64_t r, int) {
             float* to = joined + r * width;
             dequantize(mtp.embed.type, mtp.embed.row(batch.rows[static_cast<size_t>(r)].token), to,
                        c_.hidden);
@@ -179,16 +181,20 @@ class CpuBackend final : public HostBackend {
 
     PerThread& own(int thread) { return per_thread_[static_cast<size_t>(thread)]; }
 
+    // How many multiply-adds a number costs where more is done to it than that.
+    static constexpr int64_t kSlow = 8;
+
+    // `work`: about how many multiply-adds a task is.
     template <typename Body>
-    void loop(int64_t n, const Body& body) {
+    void loop(int64_t n, int64_t work, const Body& body) {
         const auto stop = [this] { return should_abort(); };
-        if (!pool_.run(n, body, stop)) fail(Status::aborted, "The step was stopped.");
+        if (!pool_.run(n, work, body, stop)) fail(Status::aborted, "The step was stopped.");
     }
 
     void quantize(int64_t n, const float* x, int64_t cols, QuantizedArray& to) {
         const QuantizedRows& rows = to.get(n, cols);
         const int64_t groups = rows.stride / kGroup;
-        loop(n, [&](int64_t r, int) { k_.quantize(x + r * cols, r, 0, groups, rows); });
+        loop(n, kSlow * cols, [&](int64_t r, int) { k_.quantize(x + r * cols, r, 0, groups, rows); });
     }
 
     // The weights' panels of all products are one list of tasks; `finish` takes `count` results of a row to
@@ -204,7 +210,7 @@ class CpuBackend final : public HostBackend {
         }
         if (quantized) quantize(n, x, products[0].w.cols, input_);
         const ProductRows rows{x, &input_.rows(), nullptr, n};
-        loop(first[size], [&](int64_t task, int thread) {
+        loop(first[size], kPanel * products[0].w.cols * n, [&](int64_t task, int thread) {
             size_t i = 0;
             while (task >= first[i + 1]) i++;
             const Matrix& w = products[i].w;
@@ -249,15 +255,17 @@ class CpuBackend final : public HostBackend {
         }
     }
 
-    // A task for each `step` rows of each group's matrix.
+    // A task for each `step` rows of each group's matrix, of which `products` are made.
     template <typename Body>
-    void loop_groups(Matrix Ffn::* matrix, int64_t step, const Body& body) {
+    void loop_groups(Matrix Ffn::* matrix, int64_t step, int64_t products, const Body& body) {
         first_task_.assign(1, 0);
+        int64_t work = 0;
         for (const FfnGroup& group : groups_) {
             const Matrix& w = group.weights.*matrix;
             first_task_.push_back(first_task_.back() + (w.rows + step - 1) / step);
+            work += products * w.rows * w.cols * group.count;
         }
-        loop(first_task_.back(), [&](int64_t task, int thread) {
+        loop(first_task_.back(), work / first_task_.back(), [&](int64_t task, int thread) {
             const auto at = std::upper_bound(first_task_.begin(), first_task_.end(), task) - 1;
             const FfnGroup& group = groups_[static_cast<size_t>(at - first_task_.begin())];
             const int64_t row = (task - *at) * step;
@@ -274,14 +282,14 @@ class CpuBackend final : public HostBackend {
     void run_ffns(int64_t n, const float* x) {
         if (any_quantized(&Ffn::gate) || any_quantized(&Ffn::up)) quantize(n, x, c_.hidden, input_);
         // Of as many columns of the middle as are quantized together, so that it is done in the same loop.
-        loop_groups(&Ffn::gate, kGroup,
+        loop_groups(&Ffn::gate, kGroup, 2,
                     [&](const FfnGroup& group, int64_t row, int64_t count, PerThread& mine) {
                         for (int64_t part = 0; part < count; part += kPanel)
                             gate_and_up(group, x, row + part,
                                         static_cast<int>(std::min<int64_t>(kPanel, count - part)), mine);
                         if (takes_quantized(group.weights.down.type)) quantize_middle(group, row);
                     });
-        loop_groups(&Ffn::down, kPanel,
+        loop_groups(&Ffn::down, kPanel, 1,
                     [&](const FfnGroup& group, int64_t row, int64_t count, PerThread& mine) {
                         down(group, row, static_cast<int>(count), mine);
                     });
@@ -323,6 +331,13 @@ class CpuBackend final : public HostBackend {
         k_.product(group.weights.down, column, count, rows, tile, mine.scratch.get(k_.scratch_bytes));
         float* out = set.out.data() + group.first * c_.hidden + column;
         for (int64_t p = 0; p < group.count; p++) copy_results(tile + p * kPanel, out + p * c_.hidden, count);
+    }
+
+    // Of one row and key/value head, on average: both products with every position so far.
+    int64_t attention_work(const Batch& batch) const {
+        int64_t positions = 0;
+        for (const Row& row : batch.rows) positions += row.position + 1;
+        return 2 * positions * c_.q_width() / c_.n_kv_heads / static_cast<int64_t>(batch.rows.size());
     }
 
     void finish_heads(const Floats& weight, int heads, const Batch& batch, int64_t r, float* row) const {
