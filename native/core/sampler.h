@@ -43,14 +43,14 @@ class Sampler {
         double weight;  // exp(logit - largest)
     };
 
-    void penalise(std::span<const int32_t> recent);
-    void collect();
-    void keep_top_k();
+    std::span<const float> penalise(std::span<const float> logits, std::span<const int32_t> recent);
+    void collect(std::span<const float> logits);
     void keep_top_p();
     void keep_min_p();
+    int32_t draw(uint64_t position);
 
     const Sampling sampling_;
-    std::vector<float> logits_;
+    std::vector<float> logits_;  // penalised
     std::vector<Candidate> candidates_;
 };
 
