@@ -126,12 +126,13 @@ class CpuBackend final : public HostBackend {
                  float* hidden) override {
         const int64_t k = c_.n_experts_used;
         const bool shared = static_cast<bool>(layer.shared.gate);
-        begin_set(routed_, n * k, layer.experts.expert(0));
-        group_by_expert(layer, n * k, experts);
-        if (shared) {
+        groups_.clear();
+        if (shared) {  // first: its tasks are the largest, and a late large one leaves other threads waiting
             begin_set(every_row_, n, layer.shared);
             groups_.push_back({layer.shared, &every_row_, 0, n, nullptr});
         }
+        begin_set(routed_, n * k, layer.experts.expert(0));
+        group_by_expert(layer, n * k, experts);
         run_ffns(n, x);
         const float* routed = routed_.out.data();
         const float* common = every_row_.out.data();
@@ -232,7 +233,7 @@ class CpuBackend final : public HostBackend {
         set.out.get(n * c_.hidden);
     }
 
-    // Sorts the pairs (row, choice) by expert, stably, and makes a group of each expert that is used.
+    // Sorts the pairs (row, choice) by expert, stably, and adds a group for each expert that is used.
     void group_by_expert(const Layer& layer, int64_t n_pairs, const int32_t* experts) {
         std::vector<int64_t> begin(static_cast<size_t>(c_.n_experts) + 1, 0);
         for (int64_t i = 0; i < n_pairs; i++) begin[static_cast<size_t>(experts[i]) + 1]++;
@@ -245,7 +246,6 @@ class CpuBackend final : public HostBackend {
             sorted_rows_[static_cast<size_t>(at)] = static_cast<int32_t>(i / c_.n_experts_used);
             sorted_at_[static_cast<size_t>(i)] = at;
         }
-        groups_.clear();
         for (int e = 0; e < c_.n_experts; e++) {
             const int64_t first = begin[static_cast<size_t>(e)],
                           count = begin[static_cast<size_t>(e) + 1] - first;

@@ -51,7 +51,7 @@ constexpr int64_t kWorthSharing = 32 << 10, kWorthTaking = 16 << 10, kUninterrup
 // How long a thread spins before it sleeps: longer than the gap between two tokens, and too short to be seen
 // when idle.
 constexpr auto kSpin = microseconds(100);
-// A wait for workers that is this much longer than a worker's own tasks can explain is a stall.
+// A wait for workers that is this much longer than tasks can explain is a stall.
 constexpr auto kStall = microseconds(300);
 constexpr int kRestPerStall = 10;
 constexpr auto kLongestRest = std::chrono::seconds(1);
@@ -184,8 +184,10 @@ void ThreadPool::close_loop(Clock::time_point begin, int64_t grabs) {
     const Clock::time_point end = Clock::now();
     await_workers();
     const Clock::duration wait = Clock::now() - end;
-    // A worker may have begun its last tasks when we ended ours, and a wait for the disk is nobody's fault.
-    if (grabs > 0 && wait > kStall + 4 * ((end - begin) / grabs) && !read_from_disk()) do_without_one(wait);
+    // A worker may have begun its last tasks when we ended ours, and they may be larger than ours; and a wait
+    // for the disk is nobody's fault.
+    const Clock::duration ours = end - begin;
+    if (grabs > 0 && wait > kStall + 2 * (ours / grabs) + ours / 4 && !read_from_disk()) do_without_one(wait);
 }
 
 void ThreadPool::await_workers() {

@@ -6,8 +6,9 @@
 // since the next one usually comes within microseconds, and sleep when it does not.
 //
 // A worker that joined and then loses its core to another program does hold up the loop, for as long as the
-// system lets the other run: milliseconds, against loops of microseconds. The pool notices, and does without
-// one worker for ten times as long as it had to wait, so that such waits take a tenth of the time at most.
+// system lets the other run: milliseconds, against loops of microseconds. When a wait is longer than tasks
+// can explain, the pool does without one worker for ten times as long, so that such waits take a tenth of the
+// time at most.
 #pragma once
 
 #include <atomic>
