@@ -6,6 +6,7 @@
 #include "api/handles.h"
 #include "core/backend.h"
 #include "cpu/kernels.h"
+#include "cpu/probe.h"
 #include "quant/quant.h"
 #include "quant/types.h"
 
@@ -97,6 +98,18 @@ const char* hy3_isa(size_t index) {
 
 hy3_status hy3_current_isa(const char** out) {
     return guard([&] { *out = hy3::cpu::select_kernels().name; });
+}
+
+hy3_status hy3_measure_machine(int threads, uint64_t span, hy3_abort_fn abort, void* user,
+                               hy3_machine_speed* out) {
+    return guard([&] {
+        require(threads >= 0 && threads <= 1024, "threads is out of range. Give 1 to 1024, or 0 for all.");
+        require(span >= 16ull << 20 && span <= 64ull << 30, "span is out of range. Give 16 MiB to 64 GiB.");
+        CallbackAbort check(abort, user);
+        const hy3::cpu::MachineSpeed speed =
+            hy3::cpu::measure_machine(threads, static_cast<int64_t>(span), check);
+        *out = {speed.read_bytes, speed.int8_ops};
+    });
 }
 
 size_t hy3_type_count(void) {

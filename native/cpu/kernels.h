@@ -91,6 +91,11 @@ struct Kernels {
     // n floats into the cache's type
     void (*store_kv)(KvType type, int64_t n, const float* x, std::byte* to);
     void (*attention)(const AttentionArgs& args);
+
+    // What the core can do at most (cpu/probe.h): reads n bytes, a multiple of 512;
+    int32_t (*read_memory)(const uint8_t* from, int64_t n);
+    // multiplies int8 and returns the number of operations. *sum: an operand, then a result.
+    int64_t (*multiply_int8)(int64_t rounds, int32_t* sum);
 };
 
 // Whether product() takes int8 activations for weights of this type.

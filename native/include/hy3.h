@@ -74,6 +74,17 @@ const char* hy3_isa(size_t index);
  * here. */
 hy3_status hy3_current_isa(const char** out);
 
+typedef struct hy3_machine_speed {
+    double read_bytes; /* a second, from memory */
+    double int8_ops;   /* multiplications and additions a second */
+} hy3_machine_speed;
+
+/* What this machine can do at most with these threads (0: one per physical core) and the instruction set in
+ * use: the best of five reads of `span` bytes, which must be far more than the caches hold (16 MiB to 64
+ * GiB), and of five runs of int8 products. */
+hy3_status hy3_measure_machine(int threads, uint64_t span, hy3_abort_fn abort, void* user,
+                               hy3_machine_speed* out);
+
 /* --- Tensor types
  * ------------------------------------------------------------------------------------------------ */
 

@@ -84,6 +84,18 @@ def build_info() -> dict[str, Any]:
     Raises InvalidArgumentError when the environment variable HY3_ISA names one that cannot run here.
     """
 
+class MachineSpeed(NamedTuple):
+    """What a machine can do at most, a second: bytes read from memory; int8 multiplications and additions."""
+
+    read_bytes: float
+    int8_ops: float
+
+def measure_machine(threads: int = 0, span: int = 4 << 30) -> MachineSpeed:
+    """The best of five reads of `span` bytes, and of five runs of int8 products, by all threads together.
+
+    threads 0: one per physical core. Takes a second or two, and `span` bytes of memory.
+    """
+
 def types() -> dict[str, TypeInfo]:
     """Tensor types by name ("q4_k")."""
 

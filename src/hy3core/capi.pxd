@@ -37,6 +37,10 @@ cdef extern from "hy3.h" nogil:
     size_t hy3_isa_count()
     const char* hy3_isa(size_t index)
     hy3_status hy3_current_isa(const char** out)
+    ctypedef struct hy3_machine_speed:
+        double read_bytes
+        double int8_ops
+    hy3_status hy3_measure_machine(int threads, uint64_t span, hy3_abort_fn abort, void* user, hy3_machine_speed* out)
 
     ctypedef struct hy3_type_info:
         uint32_t id

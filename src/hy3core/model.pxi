@@ -25,6 +25,19 @@ def build_info():
     }
 
 
+MachineSpeed = namedtuple("MachineSpeed", "read_bytes int8_ops")
+
+
+def measure_machine(int threads=0, uint64_t span=4 << 30):
+    cdef hy3_machine_speed speed
+    cdef hy3_status status
+    cdef Interrupt interrupt = Interrupt()
+    with nogil:
+        status = hy3_measure_machine(threads, span, poll_signals, <void*>interrupt, &speed)
+    finish(status, interrupt)
+    return MachineSpeed(speed.read_bytes, speed.int8_ops)
+
+
 Config = namedtuple(
     "Config",
     "n_layers n_mtp_layers hidden_size n_heads n_kv_heads head_dim ffn_size n_experts n_experts_used n_shared_experts "

@@ -7,10 +7,11 @@
 #include "cpu/generic/product.h"
 #include "cpu/generic/rows.h"
 #include "cpu/generic/attention.h"
+#include "cpu/generic/probe.h"
 // clang-format on
 
 // constexpr: the table must be data, not code of this instruction set that runs when the library is loaded.
 constexpr Kernels make_table(const char* name, bool (*usable)()) {
-    return {name,   usable, sizeof(Panel), product,        quantize, rms_norm,
-            rotate, swiglu, add_row,       add_scaled_row, store_kv, attention};
+    return {name,   usable,  sizeof(Panel),  product,  quantize,  rms_norm,    rotate,
+            swiglu, add_row, add_scaled_row, store_kv, attention, read_memory, multiply_int8};
 }
