@@ -5,7 +5,7 @@ say is None here, not an error.
 """
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from math import prod
 from typing import TYPE_CHECKING, Any
@@ -107,6 +107,34 @@ class ModelFile:
                 size = size * used // of
             counts["active"] += size
         return counts
+
+    def passed_through(self, experts: int | None = None) -> Iterator[tuple["TensorInfo", float]]:
+        """The tensors that one token of the trunk passes through, and how much of each: of the routed experts
+        those used (`experts`, or as many as the file says), of the embedding one row.
+        """
+        used, of = experts or self.shapes.experts_used, self.shapes.experts
+        tied = not any(tensor.name == "output.weight" for tensor in self.tensors)
+        for tensor in self.tensors:
+            if self._is_mtp(tensor.name):
+                continue
+            if ROUTED_EXPERTS.match(tensor.name) and used and of:
+                yield tensor, min(used, of) / of
+            elif tensor.name == "token_embd.weight" and not tied:
+                yield tensor, 1 / tensor.shape[-1]
+            else:
+                yield tensor, 1.0
+
+    def token_bytes(self, depth: int, kv: str, experts: int | None = None) -> int:
+        """What decoding one token after `depth` others must read, each byte once: weights and KV cache."""
+        weights = sum(tensor.nbytes * part for tensor, part in self.passed_through(experts))
+        layers, mtp = self.shapes.layers or 0, self.shapes.mtp_layers if self.mtp == "present" else 0
+        cache = (self.kv_bytes(depth, kv) or 0) * layers / max(1, layers + mtp)
+        return round(weights + cache)
+
+    def token_ops(self, experts: int | None = None) -> int:
+        """Multiplications and additions of one token's products with the weights; attention not counted."""
+        through = self.passed_through(experts)
+        return round(sum(2 * prod(tensor.shape) * part for tensor, part in through if len(tensor.shape) > 1))
 
     def kv_bytes(self, ctx: int, kv: str) -> int | None:
         """Keys and values of `ctx` positions in every layer, the MTP layer's included where there is one."""

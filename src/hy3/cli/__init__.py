@@ -21,6 +21,7 @@ COMMANDS = {
     "inspect": "hy3.cli.inspect:inspect",
     "tokenize": "hy3.cli.tokenize:tokenize",
     "imatrix": "hy3.cli.imatrix:imatrix",
+    "bench": "hy3.cli.bench:bench",
 }
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130

@@ -37,6 +37,22 @@ class Whole(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.
         return number
 
 
+class Several(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on only
+    """Whole numbers with commas between them."""
+
+    name = "integers"
+
+    def __init__(self, one: Whole) -> None:
+        self.one = one
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[int, ...]:
+        if isinstance(value, tuple):  # a default
+            return value
+        return tuple(self.one.convert(word, param, ctx) for word in str(value).split(","))
+
+
 class Real(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on only
     """A finite number within bounds."""
 
@@ -105,21 +121,26 @@ CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os
 LARGE = (1 << 31) - 1
 
 
-def group(name: str, kind: type, options: Sequence[Callable[[Any], Any]]) -> Callable[[Function], Function]:
-    """The decorator of a group: adds `options`, and replaces their values by one `name=kind(...)`."""
+class Group:
+    """The decorator of a group: adds the options, and replaces their values by one `name=kind(...)`."""
 
-    def decorate(function: Function) -> Function:
+    def __init__(self, name: str, kind: type, options: Sequence[Callable[[Any], Any]]) -> None:
+        self.name, self.kind, self.options = name, kind, options
+
+    def __call__(self, function: Function) -> Function:
         @functools.wraps(function)
         def wrapper(*args: Any, **kwargs: Any) -> Any:
-            values = {field.name: kwargs.pop(field.name) for field in fields(kind)}
-            return function(*args, **{name: kind(**values)}, **kwargs)
+            values = {field.name: kwargs.pop(field.name, None) for field in fields(self.kind)}
+            return function(*args, **{self.name: self.kind(**values)}, **kwargs)
 
         decorated: Any = wrapper
-        for option in reversed(options):
+        for option in reversed(self.options):
             decorated = option(decorated)
         return decorated  # type: ignore[no-any-return]
 
-    return decorate
+    def without(self, *left_out: Callable[[Any], Any]) -> "Group":
+        """For a command that has its own options in their places; a value that none gives is None."""
+        return Group(self.name, self.kind, [option for option in self.options if option not in left_out])
 
 
 def ctx_option(text: str) -> Callable[[Any], Any]:
@@ -170,22 +191,23 @@ model_option = click.option(
     help="A GGUF file; of a split one, the first part. Left out: the bundled model.",
 )
 
-engine_options = group(
+default_ctx_option = ctx_option(
+    f"Tokens the context holds. Left out: {DEFAULT_CTX}, or what the model was trained for if less."
+)
+EXPERTS = Whole(1, 1024, "Give 1 to the model's number of experts")
+experts_option = click.option(
+    "--experts", type=EXPERTS, metavar="K", help="Experts used for each token. Left out: as the file says."
+)
+
+engine_options = Group(
     "engine",
     EngineOptions,
     [
         threads_option(),
-        ctx_option(
-            f"Tokens the context holds. Left out: {DEFAULT_CTX}, or what the model was trained for if less."
-        ),
+        default_ctx_option,
         kv_option(),
         backend_option(),
-        click.option(
-            "--experts",
-            type=Whole(1, 1024, "Give 1 to the model's number of experts"),
-            metavar="K",
-            help="Experts used for each token. Left out: as the file says.",
-        ),
+        experts_option,
         click.option(
             "--rope-factor",
             type=Real(1.0, 1024.0, "Give 1 (none) or more, such as 4"),
@@ -211,7 +233,7 @@ engine_options = group(
     ],
 )
 
-sampling_options = group(
+sampling_options = Group(
     "sampling",
     SamplingOptions,
     [
@@ -265,7 +287,7 @@ sampling_options = group(
     ],
 )
 
-prompt_options = group(
+prompt_options = Group(
     "prompting",
     PromptOptions,
     [
