@@ -28,8 +28,7 @@ class MappedFile {
     const std::string& path() const { return path_; }
     bool is_mapped() const { return mapped_; }
 
-    // Pins the bytes in memory (mlock). False when the system refuses, usually for RLIMIT_MEMLOCK: the caller
-    // warns and goes on, for the answer does not depend on it.
+    // Pins the bytes in memory (mlock). False when the system refuses, usually for RLIMIT_MEMLOCK.
     bool lock();
 
   private:
