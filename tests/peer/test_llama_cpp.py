@@ -13,7 +13,8 @@ import numpy as np
 import pytest
 from support.random_hy3 import in_type, make_config, make_tokens, make_weights, write_model
 
-from eval.compare_llama import Hy3, Llama, Remote, compare_logits
+from eval.compare_llama import compare_logits
+from eval.peer import Remote
 from eval.tiny.grade import SUITES, Question, questions
 from eval.tiny.score import MAX_TOKENS
 from hy3 import template
@@ -89,7 +90,7 @@ def prompt_of(question: Question) -> str:
 def test_hy3_tiny(tmp_path: Path, type_name: str, report: Callable[[str], None]) -> None:
     """Held-out conversations with the expected answers, what the model is made for: five of each suite."""
     path = convert(TINY, tmp_path / "tiny.gguf", type_name)
-    with Remote(Hy3, str(path), THREADS, 1) as hy3:
+    with Remote("Hy3", str(path), THREADS, 1) as hy3:
         chosen = [question for suite in SUITES for question in questions(suite)[:5]]
         texts = [hy3.encode(prompt_of(question) + question.expected) for question in chosen]
     result = compare_logits(str(path), texts, THREADS)
@@ -105,9 +106,9 @@ def test_same_greedy_text(tmp_path: Path, type_name: str, report: Callable[[str]
     prompts = [prompt_of(question) for suite in SUITES for question in questions(suite)]
     different = []
     with (
-        Remote(Hy3, path, THREADS, 2048) as hy3,
-        Remote(Hy3, path, 1, 2048, "reference") as reference,
-        Remote(Llama, path, THREADS, 2048) as llama,
+        Remote("Hy3", path, THREADS, 2048) as hy3,
+        Remote("Hy3", path, 1, 2048, "reference") as reference,
+        Remote("Llama", path, THREADS, 2048) as llama,
     ):
         stop_ids = hy3.eos_ids()
         for prompt in prompts:

@@ -1,14 +1,11 @@
 """One GGUF loaded by llama.cpp, in a process of its own: llama.cpp ends the process on some errors."""
 
 import json
-import os
 import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
-# Where llama-cpp-python is not installed beside the rest: the interpreter that has it.
-PEER_PYTHON = os.environ.get("HY3_PEER_PYTHON", sys.executable)
+from eval.peer import PEER_PYTHON
 
 PROGRAM = """
 import ctypes, json, sys
