@@ -18,7 +18,7 @@ from train import tasks, template, tools
 from train.tasks import Conversation
 
 HERE = Path(__file__).parent
-SEED = 2026
+SEED = 2027  # changed once the recipe stood: no question was looked at while it was being found
 README = "11+22+33=?"
 
 
