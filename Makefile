@@ -6,6 +6,8 @@
 #   make test-peer  compares with llama.cpp (builds llama-cpp-python, some minutes)
 #   make sanitize   the native tests and the fuzz test with AddressSanitizer and UndefinedBehaviorSanitizer, and the
 #                   thread pool's tests with ThreadSanitizer
+#   make test-native  the native tests as the package is compiled
+#   make test-arm64   the same for 64-bit Arm, emulated; installs Debian's cross compiler and qemu where they are missing
 #   make lint       ruff, mypy, clang-format
 #   make docs       docs/cli.md from the help pages
 
@@ -17,7 +19,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # What the installed package is made of.
 SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE $(shell find src native -type f -not -path '*/__pycache__/*')
 
-.PHONY: run test test-live test-peer sanitize lint docs clean
+.PHONY: run test test-live test-peer sanitize test-native test-arm64 lint docs clean
 
 run: $(VENV)/installed
 	$(BIN)/hy3 run -p "11+22+33=?"
@@ -40,6 +42,20 @@ sanitize: $(VENV)/installed $(VENV)/installed-native
 	    -DCMAKE_CXX_FLAGS_DEBUG=-O1 -DHY3_PYTHON=OFF -DHY3_BUILD_TESTS=ON -DHY3_SANITIZE=thread -DHY3_WERROR=ON
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake --build build/sanitize-threads --target hy3_thread_tests
 	$(BIN)/ctest --test-dir build/sanitize-threads --verbose -R threads
+
+NATIVE_TESTS := -G Ninja -DHY3_PYTHON=OFF -DHY3_BUILD_TESTS=ON -DHY3_WERROR=ON
+
+test-native: $(VENV)/installed-native
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake -S . -B build/native $(NATIVE_TESTS)
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake --build build/native
+	$(BIN)/ctest --test-dir build/native --verbose -E fuzz
+
+test-arm64: $(VENV)/installed-native
+	tools/install_arm64_tools.sh
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake -S . -B build/arm64 $(NATIVE_TESTS) \
+	    -DCMAKE_TOOLCHAIN_FILE=cmake/arm64-linux.cmake
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake --build build/arm64
+	$(BIN)/ctest --test-dir build/arm64 --verbose
 
 lint: $(VENV)/installed $(VENV)/installed-lint $(VENV)/installed-test
 	$(BIN)/ruff check .

@@ -38,10 +38,11 @@ void check_error(const char* file, int line, Status status, const std::string& p
 
 int main(int argc, char** argv) {
     using namespace hy3::test;
-    const char* const wanted = argc > 1 ? argv[1] : "";
+    const char* const argument = argc > 1 ? argv[1] : "";
+    const bool all_but = *argument == '-';
     int ran = 0;
     for (const Test& test : tests()) {
-        if (!std::strstr(test.name, wanted)) continue;
+        if ((std::strstr(test.name, argument + all_but) != nullptr) == all_but) continue;
         ran++;
         const int before = failures;
         try {

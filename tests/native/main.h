@@ -6,7 +6,8 @@
 //       CHECK_ERROR(Status::io, "no-such-file", Gguf::open("no-such-file"));
 //   }
 //
-// hy3_native_tests [SUBSTRING] runs the tests whose names contain SUBSTRING; exit 1 when a check failed.
+// hy3_native_tests [SUBSTRING] runs the tests whose names contain SUBSTRING, hy3_native_tests -SUBSTRING all
+// but those; exit 1 when a check failed.
 #pragma once
 
 #include <functional>
