@@ -33,9 +33,9 @@ class Agreement:
     largest_error: float
     largest_logit: float
     disagreements: int  # rows whose top tokens differ
-    # Among them: how far llama.cpp has its own top token above hy3's, as a part of twice the logit error of
-    # the row. That error is the largest difference in the rest of the row: with the two tokens themselves it
-    # would bound their gap by arithmetic alone.
+    # Among them: how far llama.cpp has its own top token above hy3's, as a part of twice the logit error: the
+    # largest difference in the other rows, since with the row itself it would bound the gap by
+    # arithmetic alone.
     largest_gap: float
 
     @property
@@ -48,7 +48,7 @@ class Agreement:
             f"{self.largest_kl:.1e}; logits up to {self.largest_logit:.1f} differ by "
             f"{self.mean_error:.1e} in a row, {self.largest_error:.1e} at most; "
             f"{self.disagreements} top tokens differ, with a gap of {self.largest_gap:.2f} of twice the "
-            "row's error at most (limit 1)"
+            "error of the other rows at most (limit 1)"
         )
 
 
@@ -60,17 +60,17 @@ def log_softmax(row: np.ndarray) -> np.ndarray:
 def agreement(hy3: np.ndarray, llama: np.ndarray) -> Agreement:
     if hy3.shape != llama.shape:
         raise ValueError(f"hy3 gave logits of shape {hy3.shape}, llama.cpp {llama.shape}")
-    kls, errors, gaps = [], [], []
+    kls, errors = [], []
+    gaps = {}  # by row
     # Row by row: 300 x 120,832 doubles are a quarter of a GiB.
     for ours, theirs in zip(hy3, llama, strict=True):
         p, q = log_softmax(theirs), log_softmax(ours)
         kls.append(float((np.exp(p) * (p - q)).sum()))
-        difference = np.abs(ours - theirs)
-        errors.append(float(difference.max()))
         top, other = int(theirs.argmax()), int(ours.argmax())
         if top != other:
-            difference[[top, other]] = 0
-            gaps.append(float((theirs[top] - theirs[other]) / (2 * difference.max())))
+            gaps[len(errors)] = float(theirs[top] - theirs[other])
+        errors.append(float(np.abs(ours - theirs).max()))
+    elsewhere = {row: max((e for i, e in enumerate(errors) if i != row), default=0.0) for row in gaps}
     return Agreement(
         positions=len(hy3),
         mean_kl=statistics.fmean(kls),
@@ -79,7 +79,7 @@ def agreement(hy3: np.ndarray, llama: np.ndarray) -> Agreement:
         largest_error=max(errors),
         largest_logit=float(np.abs(llama).max()),
         disagreements=len(gaps),
-        largest_gap=max(gaps, default=0.0),
+        largest_gap=max((gap / (2 * elsewhere[row] or 1e-30) for row, gap in gaps.items()), default=0.0),
     )
 
 
