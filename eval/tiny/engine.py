@@ -1,13 +1,24 @@
 """Runs hy3-tiny through hy3core: what ships is what is scored."""
 
+import itertools
 from pathlib import Path
-
-import numpy as np
 
 import hy3core
 from eval.tiny.grade import Question
-from eval.tiny.score import MAX_TOKENS
+from eval.tiny.score import MAX_TOKENS, Verdict
 from hy3 import template
+
+DEPTH = 2  # drafts for each step, made whether they pay or not
+
+Counts = list[tuple[int, int]]  # by depth: drafts that came to the test, and those that were right
+
+
+def verdict(before: Counts, now: Counts) -> Verdict | None:
+    """What became of the draft of the token between two countings."""
+    for depth, ((judged, right), (judged_now, right_now)) in enumerate(zip(before, now, strict=True), 1):
+        if judged_now > judged:
+            return depth, right_now > right
+    return None
 
 
 class EngineRunner:
@@ -30,23 +41,21 @@ class EngineRunner:
         )
         return self.model.tokenizer.encode(text)
 
-    def answer(self, prompt: list[int]) -> tuple[list[int], list[int | None]]:
-        session = self.session
-        session.reset()
-        logits = session.eval(prompt, logits="last")
+    def answer(self, prompt: list[int]) -> tuple[list[int], list[Verdict | None]]:
+        self.session.reset()
+        depth = DEPTH if self.mtp else 0
         ids: list[int] = []
-        drafts: list[int | None] = []
-        draft: int | None = None
-        while len(ids) < MAX_TOKENS:
-            assert logits is not None
-            token = int(np.argmax(logits))
-            ids.append(token)
-            drafts.append(draft)
-            if token in self.end_ids:
-                break
-            draft = int(np.argmax(session.mtp_logits(token))) if self.mtp else None
-            logits = session.eval([token], logits="last")
-        return ids, drafts
+        verdicts: list[Verdict | None] = []
+        before = [(0, 0)] * depth
+        generation = self.session.generate(prompt, MAX_TOKENS, mtp=depth, mtp_always=True)
+        while self.session.stats["finish_reason"] is None:
+            ids += itertools.islice(generation, 1)
+            now = self.session.stats["drafts"]
+            verdicts.append(verdict(before, now))
+            before = now
+        if self.session.stats["stop_id"] is not None:
+            ids.append(self.session.stats["stop_id"])
+        return ids, verdicts[: len(ids)]
 
     def text(self, ids: list[int]) -> str:
         return self.model.tokenizer.decode(ids, special=True)

@@ -1,7 +1,7 @@
 """Grades answers to the held-out questions: exact text, with a Wilson interval for each share."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import sqrt
 from pathlib import Path
 from typing import Any
@@ -63,14 +63,14 @@ class Tally:
 
     asked: int = 0
     exact: int = 0
-    drafts: int = 0
-    accepted: int = 0
+    drafts: list[int] = field(default_factory=lambda: [0, 0])  # by depth, those that came to the test
+    accepted: list[int] = field(default_factory=lambda: [0, 0])
 
     def add(self, other: "Tally") -> None:
         self.asked += other.asked
         self.exact += other.exact
-        self.drafts += other.drafts
-        self.accepted += other.accepted
+        self.drafts = [a + b for a, b in zip(self.drafts, other.drafts, strict=True)]
+        self.accepted = [a + b for a, b in zip(self.accepted, other.accepted, strict=True)]
 
     def as_dict(self) -> dict[str, Any]:
         low, high = wilson(self.exact, self.asked)
@@ -80,14 +80,15 @@ class Tally:
             "share": round(self.exact / max(self.asked, 1), 4),
             "interval": [round(low, 4), round(high, 4)],
         }
-        if self.drafts:
-            low, high = wilson(self.accepted, self.drafts)
-            out["mtp"] = {
-                "drafts": self.drafts,
-                "accepted": self.accepted,
-                "share": round(self.accepted / self.drafts, 4),
-                "interval": [round(low, 4), round(high, 4)],
-            }
+        for name, drafts, accepted in zip(("mtp", "mtp2"), self.drafts, self.accepted, strict=True):
+            if drafts:
+                low, high = wilson(accepted, drafts)
+                out[name] = {
+                    "drafts": drafts,
+                    "accepted": accepted,
+                    "share": round(accepted / drafts, 4),
+                    "interval": [round(low, 4), round(high, 4)],
+                }
         return out
 
 
@@ -96,8 +97,13 @@ def table(tallies: dict[str, Tally]) -> str:
         low, high = wilson(right, count)
         return f"{right / count:7.1%}  [{low:.1%}, {high:.1%}]"
 
-    lines = [f"{'suite':<12} {'asked':>5}   {'exact (95% interval)':<26} {'first drafts accepted':<32}"]
+    def drafts(tally: Tally, depth: int) -> str:
+        count = tally.drafts[depth]
+        return f"{interval(tally.accepted[depth], count)} of {count}" if count else "-"
+
+    titles = ("exact (95% interval)", "first drafts accepted", "second drafts")
+    lines = ["{:<12} {:>5}   {:<26} {:<34} {}".format("suite", "asked", *titles)]
     for name, tally in tallies.items():
-        drafts = f"{interval(tally.accepted, tally.drafts)} of {tally.drafts}" if tally.drafts else "-"
-        lines.append(f"{name:<12} {tally.asked:>5}   {interval(tally.exact, tally.asked):<26} {drafts}")
+        exact = interval(tally.exact, tally.asked)
+        lines.append(f"{name:<12} {tally.asked:>5}   {exact:<26} {drafts(tally, 0):<34} {drafts(tally, 1)}")
     return "\n".join(lines)

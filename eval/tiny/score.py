@@ -1,12 +1,13 @@
-"""Scores hy3-tiny on its held-out questions, and the MTP layer's first drafts on the way.
+"""Scores hy3-tiny on its held-out questions, and the MTP layer's drafts on the way.
 
     python -m eval.tiny.score --model hy3-tiny.gguf [--json OUT] [--backend auto|reference|cpu]
     python -m eval.tiny.score --checkpoint DIR           # the same through torch and transformers
 
 Answers are greedy. A question is right when the text equals the expected one to the byte (for `worked` that
-includes the work shown, for `tools` the call in Hy3's format). A draft is the MTP layer's most likely token
-for the place after next; it is accepted when greedy decoding then writes that token. Only content counts: no
-end tokens, no tags of the tool-call format and none of the line ends between them.
+includes the work shown, for `tools` the call in Hy3's format). A GGUF is run with two drafts of the MTP layer
+before every step: the first comes to the test always, the second when the first was right; a draft is
+accepted when greedy decoding writes that token. Through torch, a first draft is made for every token. Only
+content counts: no end tokens, no tags of the tool-call format and none of the line ends between them.
 """
 
 import argparse
@@ -21,6 +22,9 @@ from eval.tiny.grade import SUITES, Question, Tally, questions, table
 MAX_TOKENS = 96  # the longest expected answer has about 60
 
 
+Verdict = tuple[int, bool]  # of a token's draft: its depth, from 1, and whether it was right
+
+
 class Runner(Protocol):
     """One way of running the model."""
 
@@ -28,23 +32,24 @@ class Runner(Protocol):
     tag_ids: frozenset[int]
 
     def prompt(self, question: Question) -> list[int]: ...
-    def answer(self, prompt: list[int]) -> tuple[list[int], list[int | None]]:
-        """Greedy ids, end token included, and the draft made for each (None where there is none)."""
+    def answer(self, prompt: list[int]) -> tuple[list[int], list[Verdict | None]]:
+        """Greedy ids, end token included, and what became of the draft of each (None: there was none)."""
         ...
 
     def text(self, ids: list[int]) -> str: ...
 
 
 def tally(runner: Runner, question: Question) -> Tally:
-    ids, drafts = runner.answer(runner.prompt(question))
+    ids, verdicts = runner.answer(runner.prompt(question))
     written = ids[:-1] if ids and ids[-1] in runner.end_ids else ids
     out = Tally(asked=1, exact=int(runner.text(written) == question.expected))
-    for i, (token, draft) in enumerate(zip(ids, drafts, strict=True)):
+    for i, (token, verdict) in enumerate(zip(ids, verdicts, strict=True)):
         after_tag = i > 0 and ids[i - 1] in runner.tag_ids and runner.text([token]) == "\n"
-        if draft is None or token in runner.end_ids or token in runner.tag_ids or after_tag:
+        if verdict is None or token in runner.end_ids or token in runner.tag_ids or after_tag:
             continue
-        out.drafts += 1
-        out.accepted += int(draft == token)
+        depth, right = verdict
+        out.drafts[depth - 1] += 1
+        out.accepted[depth - 1] += right
     return out
 
 

@@ -11,7 +11,7 @@ from transformers import AutoTokenizer, HYV3ForCausalLM
 from transformers.cache_utils import DynamicCache
 
 from eval.tiny.grade import Question
-from eval.tiny.score import MAX_TOKENS
+from eval.tiny.score import MAX_TOKENS, Verdict
 from train.batches import collate
 from train.export import load
 from train.model import Step
@@ -38,7 +38,7 @@ class TorchRunner:
         return ids
 
     @torch.no_grad()
-    def answer(self, prompt: list[int]) -> tuple[list[int], list[int | None]]:
+    def answer(self, prompt: list[int]) -> tuple[list[int], list[Verdict | None]]:
         cache = DynamicCache(config=self.trunk.config)
         ids: list[int] = []
         fed = prompt
@@ -46,16 +46,18 @@ class TorchRunner:
             out = self.trunk(torch.tensor([fed]), cache=cache, use_cache=True, logits_to_keep=1)
             ids.append(int(out.logits[0, -1].argmax()))
             fed = ids[-1:]
-        return ids, [None, *self.drafts(prompt, ids)]
+        drafts = self.drafts(prompt, ids)
+        return ids, [None, *((1, draft == token) for draft, token in zip(drafts, ids[1:], strict=True))]
 
-    def drafts(self, prompt: list[int], ids: list[int]) -> list[int | None]:
+    def drafts(self, prompt: list[int], ids: list[int]) -> list[int]:
         """For ids[1:]: drafted from the state before ids[n - 1], and ids[n - 1]."""
         if len(ids) < 2:
             return []
         whole = np.array(prompt + ids, np.int16)
         step = Step(self.model, collate([(whole, np.zeros(len(whole), bool))], pad=0), torch.float32)
         rows = torch.arange(len(prompt) - 1, len(whole) - 2)
-        return step.head(step.mtp_hidden(step.hidden(), rows)).argmax(-1).tolist()
+        drafts: list[int] = step.head(step.mtp_hidden(step.hidden(), rows)).argmax(-1).tolist()
+        return drafts
 
     def text(self, ids: list[int]) -> str:
         text: str = self.tokenizer.decode(ids, skip_special_tokens=False, clean_up_tokenization_spaces=False)

@@ -22,14 +22,15 @@ std::span<const int32_t> ids(const int32_t* data, size_t n) {
 extern "C" {
 
 hy3_model_options hy3_model_default_options(void) {
-    return {"auto", 0, 0, 1.0f, 0, true, false};
+    return {"auto", 0, 0, 1.0f, 0, true, false, nullptr};
 }
 
 hy3_status hy3_model_open(const char* path, const hy3_model_options* o, hy3_model** out) {
     return guard([&] {
         require(o->threads >= 0, "The number of threads cannot be negative. Give 0 for all cores.");
-        const hy3::ModelOptions options{
-            o->backend, o->threads, {o->experts, o->rope_factor, o->rope_ctx}, o->use_mmap, o->mlock};
+        hy3::ModelOptions options{o->backend,  o->threads, {o->experts, o->rope_factor, o->rope_ctx},
+                                  o->use_mmap, o->mlock,   {}};
+        if (o->mtp_model != nullptr) options.mtp_model = o->mtp_model;
         *out = new hy3_model{std::make_shared<hy3::Model>(path, options)};
     });
 }
@@ -160,12 +161,12 @@ hy3_status hy3_sample(const float* logits, size_t vocab, const hy3_sampling* sam
 
 hy3_status hy3_generation_new(hy3_session* session, const int32_t* prompt, size_t n,
                               const hy3_sampling* sampling, const int32_t* stop_ids, size_t n_stop,
-                              int64_t max_tokens, hy3_generation** out) {
+                              int64_t max_tokens, hy3_drafting drafting, hy3_generation** out) {
     return guard([&] {
         const auto text = ids(prompt, n), stops = ids(stop_ids, n_stop);
-        *out =
-            new hy3_generation{hy3::Generation(*session->session, {text.begin(), text.end()},
-                                               convert(*sampling), {stops.begin(), stops.end()}, max_tokens)};
+        *out = new hy3_generation{hy3::Generation(*session->session, {text.begin(), text.end()},
+                                                  convert(*sampling), {stops.begin(), stops.end()},
+                                                  max_tokens, {drafting.depth, drafting.always})};
     });
 }
 
@@ -181,10 +182,22 @@ hy3_status hy3_generation_next(hy3_generation* generation, hy3_abort_fn abort, v
 }
 
 void hy3_generation_get_stats(const hy3_generation* generation, hy3_generation_stats* out) {
+    static_assert(HY3_MAX_DRAFTS == hy3::DraftPolicy::max_depth);
     const hy3::GenerationStats& s = generation->generation.stats();
-    *out = {s.prompt_tokens,  s.reused_tokens,  s.generated_tokens,
-            s.prompt_seconds, s.decode_seconds, static_cast<hy3_finish>(s.finish),
+    const hy3::DraftStats& drafts = generation->generation.draft_stats();
+    *out = {s.prompt_tokens,
+            s.reused_tokens,
+            s.generated_tokens,
+            s.prompt_seconds,
+            s.decode_seconds,
+            drafts.drafted,
+            drafts.accepted,
+            static_cast<int>(drafts.by_depth.size()),
+            {},
+            static_cast<hy3_finish>(s.finish),
             s.stop_id};
+    for (size_t i = 0; i < drafts.by_depth.size(); i++)
+        out->drafts[i] = {drafts.by_depth[i].judged, drafts.by_depth[i].right};
 }
 
 }  // extern "C"

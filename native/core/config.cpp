@@ -99,7 +99,9 @@ void count_layers(const Gguf& file, const KeyReader& keys, Config& config) {
     config.n_mtp_layers = has_mtp ? 1 : 0;
     if (has_mtp && !has_block_tensor(file, 0, "attn_norm.weight"))
         fail(Status::unsupported, file.path(),
-             ": the file holds only the MTP layer of a model. Open the model's main file instead.");
+             ": the file holds only the MTP layer of a model. Open the model's main file, and give this one "
+             "as "
+             "its MTP model.");
     for (int l = 0; l < config.n_blocks(); l++)
         config.sparse.push_back(has_block_tensor(file, l, "ffn_gate_inp.weight"));
 }
@@ -220,6 +222,36 @@ Config read_config(const Gguf& file, const ConfigOverrides& overrides) {
     }
     apply_overrides(overrides, config);
     return config;
+}
+
+void add_mtp_file(const Gguf& mtp, const Gguf& main, Config& config) {
+    if (config.n_mtp_layers > 0)
+        fail(Status::invalid_argument, main.path(), ": the model has an MTP layer of its own. Leave ",
+             mtp.path(), " out.");
+    const KeyReader keys(mtp, architecture(mtp));
+    const auto compare = [&](std::string_view what, uint64_t theirs, int ours) {
+        if (theirs != static_cast<uint64_t>(ours))
+            fail(Status::unsupported, mtp.path(), ": ", what, " is ", theirs, ", and ", ours, " in ",
+                 main.path(), ". Give the MTP layer of the same model.");
+    };
+    const auto compare_key = [&](std::string_view name, int ours) {
+        if (keys.has(name)) compare(keys.key(name), static_cast<uint64_t>(keys.width_per_layer(name)), ours);
+    };
+    compare_key("embedding_length", config.hidden);
+    compare_key("attention.head_count", config.n_heads);
+    compare_key("attention.head_count_kv", config.n_kv_heads);
+    compare_key("attention.key_length", config.head_dim);
+    compare_key("expert_count", config.n_experts);
+    compare_key("expert_feed_forward_length", config.expert_ffn);
+    compare_key("expert_shared_feed_forward_length", config.shared_ffn);
+    if (const TensorInfo* embed = mtp.tensor("token_embd.weight"))
+        compare("the vocabulary (rows of token_embd.weight)", embed->shape.rows(), config.vocab);
+    if (!has_block_tensor(mtp, config.n_layers, "nextn.eh_proj.weight"))
+        fail(Status::unsupported, mtp.path(), ": there is no tensor blk.", config.n_layers,
+             ".nextn.eh_proj.weight, the MTP layer of a model with the ", config.n_layers, " layers of ",
+             main.path(), ". Give the MTP layer of the same model.");
+    config.n_mtp_layers = 1;
+    config.sparse.push_back(has_block_tensor(mtp, config.n_layers, "ffn_gate_inp.weight"));
 }
 
 }  // namespace hy3

@@ -61,4 +61,8 @@ struct ConfigOverrides {
 // whether the MTP layer is there. Throws Error(format) or Error(unsupported) naming the key.
 Config read_config(const Gguf& file, const ConfigOverrides& overrides);
 
+// Adds the MTP layer that is in a file of its own to the configuration of `main`. Throws Error(unsupported)
+// naming what differs when the two are not of one model, Error(invalid_argument) when `main` has one already.
+void add_mtp_file(const Gguf& mtp, const Gguf& main, Config& config);
+
 }  // namespace hy3

@@ -27,12 +27,14 @@ class Stopwatch {
 }  // namespace
 
 Generation::Generation(Session& session, std::vector<int32_t> prompt, const Sampling& sampling,
-                       std::vector<int32_t> stop_ids, int64_t max_tokens)
+                       std::vector<int32_t> stop_ids, int64_t max_tokens, const DraftOptions& drafts)
     : session_(session),
       prompt_(std::move(prompt)),
       sampler_(sampling),
       stop_ids_(std::move(stop_ids)),
-      max_tokens_(max_tokens) {
+      max_tokens_(max_tokens),
+      draft_depth_(draft_depth(session, drafts)),
+      speculation_(session, sampling, draft_depth_, drafts.always) {
     if (prompt_.empty()) fail(Status::invalid_argument, "The prompt has no tokens. Give at least one.");
     if (max_tokens_ < 0) fail(Status::invalid_argument, "max_tokens is ", max_tokens_, ". Give 0 or more.");
     stats_.prompt_tokens = static_cast<int64_t>(prompt_.size());
@@ -58,6 +60,15 @@ void Generation::evaluate_prompt(AbortCheck& abort) {
     logits_ = std::move(logits);
 }
 
+void Generation::evaluate(int32_t token, AbortCheck& abort) {
+    if (draft_depth_ > 0) {
+        speculation_.advance(token, max_tokens_ - stats_.generated_tokens, logits_.data(), abort);
+        return;
+    }
+    const StepItem item{&session_, {&token, 1}, Logits::last, logits_.data()};
+    step({&item, 1}, abort);
+}
+
 std::optional<int32_t> Generation::next(AbortCheck& abort) {
     if (stats_.finish != Finish::running) return std::nullopt;
     if (logits_.empty()) evaluate_prompt(abort);
@@ -67,12 +78,12 @@ std::optional<int32_t> Generation::next(AbortCheck& abort) {
     }
     const Stopwatch watch(stats_.decode_seconds);
     if (pending_) {
-        const StepItem item{&session_, {&*pending_, 1}, Logits::last, logits_.data()};
-        step({&item, 1}, abort);
+        evaluate(*pending_, abort);
         pending_.reset();
     }
     const int32_t token =
         sampler_.sample(logits_, session_.tokens(), static_cast<uint64_t>(session_.position()));
+    speculation_.drawn(token);
     if (std::find(stop_ids_.begin(), stop_ids_.end(), token) != stop_ids_.end()) {
         stats_.finish = Finish::stop;
         stats_.stop_id = token;

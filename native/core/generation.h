@@ -7,6 +7,7 @@
 
 #include "core/sampler.h"
 #include "core/session.h"
+#include "core/speculation.h"
 
 namespace hy3 {
 
@@ -27,22 +28,26 @@ class Generation {
     // `prompt` is the whole text so far, what the session holds of it included. The session must outlive
     // this.
     Generation(Session& session, std::vector<int32_t> prompt, const Sampling& sampling,
-               std::vector<int32_t> stop_ids, int64_t max_tokens);
+               std::vector<int32_t> stop_ids, int64_t max_tokens, const DraftOptions& drafts = {});
 
     // The next token, or nothing when an end token was drawn (it is not returned) or max_tokens are out. On
     // an error the session is as before the call, and the call may be repeated.
     std::optional<int32_t> next(AbortCheck& abort);
 
     const GenerationStats& stats() const { return stats_; }
+    const DraftStats& draft_stats() const { return speculation_.stats(); }
 
   private:
     void evaluate_prompt(AbortCheck& abort);
+    void evaluate(int32_t token, AbortCheck& abort);
 
     Session& session_;
     std::vector<int32_t> prompt_;
     Sampler sampler_;
     std::vector<int32_t> stop_ids_;
     int64_t max_tokens_;
+    int draft_depth_;
+    Speculation speculation_;
     std::vector<float> logits_;       // of the position after the session's last; empty: not evaluated
     std::optional<int32_t> pending_;  // drawn, but not yet evaluated
     GenerationStats stats_;

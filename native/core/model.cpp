@@ -21,6 +21,12 @@ std::shared_ptr<const Gguf> open_file(const std::string& path, const ModelOption
     return file;
 }
 
+Config joint_config(const Gguf& file, const Gguf* mtp, const ConfigOverrides& overrides) {
+    Config config = read_config(file, overrides);
+    if (mtp != nullptr) add_mtp_file(*mtp, file, config);
+    return config;
+}
+
 // The counts are compared first: tables are not built for a vocabulary that the model cannot have.
 std::shared_ptr<const Tokenizer> checked_tokenizer(const Gguf& file, const Config& config) {
     const uint64_t entries = file.get_array("tokenizer.ggml.tokens").count;
@@ -55,9 +61,10 @@ std::shared_ptr<const Tokenizer> read_tokenizer(const Gguf& file) {
 
 Model::Model(const std::string& path, const ModelOptions& options)
     : file_(open_file(path, options)),
-      config_(read_config(*file_, options.overrides)),
+      mtp_file_(options.mtp_model ? open_file(*options.mtp_model, options) : nullptr),
+      config_(joint_config(*file_, mtp_file_.get(), options.overrides)),
       tokenizer_(checked_tokenizer(*file_, config_)),
-      weights_(load_weights(file_, config_)),
+      weights_(load_weights(file_, mtp_file_, config_)),
       backend_(make_backend(options.backend, config_, options.threads)),
       backend_name_(backend_->name()),
       forward_(*backend_, config_, weights_) {}

@@ -4,6 +4,7 @@
 
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 
 #include "core/backend.h"
@@ -19,8 +20,9 @@ struct ModelOptions {
     std::string backend = "auto";
     int threads = 0;  // 0: one per physical core this process may use
     ConfigOverrides overrides;
-    bool use_mmap = true;  // false: read the file into memory of our own
-    bool mlock = false;    // pin the file's pages
+    bool use_mmap = true;                  // false: read the file into memory of our own
+    bool mlock = false;                    // pin the file's pages
+    std::optional<std::string> mtp_model;  // a file with only the MTP layer, for a model whose own has none
 };
 
 // The tokenizer that the file's tokenizer.ggml.* keys describe.
@@ -60,6 +62,7 @@ class Model {
 
   private:
     std::shared_ptr<const Gguf> file_;
+    std::shared_ptr<const Gguf> mtp_file_;  // null: none
     Config config_;
     std::shared_ptr<const Tokenizer> tokenizer_;
     Weights weights_;

@@ -10,6 +10,10 @@
 namespace hy3 {
 namespace {
 
+// Speculation leaves the MTP layer's rows of at most about so many positions to be written together, so that
+// the states kept for them stay small.
+constexpr int64_t max_kept = 32;
+
 KvLayout make_layout(const Model& model, const SessionOptions& options) {
     const Config& c = model.config();
     return {options.kv, c.n_layers + (options.mtp ? 1 : 0), c.n_kv_heads, c.head_dim};
@@ -56,15 +60,20 @@ class Step {
         std::span<const int32_t> tokens;
         RowSink* sink;
         bool needs_previous;  // the sink wants the state before the first token
+        bool speculative = false;
         // Progress, in tokens; starts at -1 when the last token so far is evaluated again.
         int64_t done = 0;
-        std::vector<float> hidden{};  // of the last row done
+        std::vector<float> states{};  // of all rows done when speculative, else of the last one
     };
 
     Step(std::span<Part> parts, AbortCheck& abort) : parts_(parts), abort_(abort) {}
 
     void run() {
         check();
+        for (Part& part : parts_) {
+            part.session->guesses_.clear();
+            part.session->revision_++;
+        }
         try {
             for (Part& part : parts_) prepare(part);
             while (chunk()) {
@@ -73,12 +82,8 @@ class Step {
             for (Part& part : parts_) part.session->cache_.shrink(part.session->position());
             throw;
         }
-        for (Part& part : parts_) {
-            if (part.tokens.empty()) continue;
-            auto& tokens = part.session->tokens_;
-            tokens.insert(tokens.end(), part.tokens.begin(), part.tokens.end());  // prepare() made room
-            part.session->hidden_ = std::move(part.hidden);
-        }
+        for (Part& part : parts_)
+            if (!part.tokens.empty()) append(part);
     }
 
   private:
@@ -98,6 +103,8 @@ class Step {
             for (const Part& other : parts_)
                 if (&other != &part && other.session == part.session)
                     fail(Status::invalid_argument, "A session may occur only once in a step.");
+            if (part.speculative && !part.session->options().mtp)
+                fail(Status::invalid_argument, "The session was made without mtp. Make it with mtp=True.");
             for (const int32_t token : part.tokens)
                 if (token < 0 || token >= vocab)
                     fail(Status::invalid_argument, "Token ", token, " is outside the vocabulary of ", vocab,
@@ -112,16 +119,40 @@ class Step {
 
     static void prepare(Part& part) {
         Session& s = *part.session;
-        s.tokens_.reserve(s.tokens_.size() + part.tokens.size());
         if (part.tokens.empty()) return;
+        s.tokens_.reserve(s.tokens_.size() + part.tokens.size());
+        if (part.speculative) {
+            s.guesses_.reserve(part.tokens.size());
+            s.states_.reserve(s.states_.size() + 2 * s.width());
+            part.states.reserve((part.tokens.size() + 1) * s.width());
+        }
         // The state of the last position is lost after truncate(). Evaluating that token again restores it
         // and writes the very bytes that are there already.
         const bool needs_state =
-            s.position() > 0 && s.hidden_.empty() && (s.options_.mtp || part.needs_previous);
+            s.position() > 0 && !s.has_hidden() && (s.options_.mtp || part.needs_previous);
         part.done = needs_state ? -1 : 0;
-        part.hidden = s.hidden_;
-        const int64_t back = needs_state || (s.options_.mtp && s.position() > 0) ? 1 : 0;
+        if (!part.speculative && s.has_hidden()) part.states.assign(s.hidden().begin(), s.hidden().end());
+        const int64_t back = needs_state ? 1 : s.options_.mtp ? s.kept() : 0;
         s.cache_.prepare(s.position() - back, static_cast<int64_t>(part.tokens.size()) + back);
+    }
+
+    // Cannot fail: prepare() made room.
+    static void append(Part& part) {
+        Session& s = *part.session;
+        const bool written = s.mtp_token_ == part.tokens.front();
+        s.mtp_token_ = -1;
+        if (!part.speculative) {
+            s.tokens_.insert(s.tokens_.end(), part.tokens.begin(), part.tokens.end());
+            s.states_ = std::move(part.states);
+            return;
+        }
+        if (written) s.states_.clear();
+        s.tokens_.push_back(part.tokens.front());
+        s.guesses_.assign(part.tokens.begin() + 1, part.tokens.end());
+        const auto guesses = part.states.end() - static_cast<int64_t>(s.guesses_.size() * s.width());
+        s.states_.insert(s.states_.end(), part.states.begin(), guesses);
+        part.states.erase(part.states.begin(), guesses);
+        s.guess_states_ = std::move(part.states);
     }
 
     static int32_t token_at(const Part& part, int64_t i) {
@@ -149,20 +180,30 @@ class Step {
 
         Model::Turn turn(model(), abort_);
         Forward& forward = turn.forward();
+        for (const Segment& segment : segments) {
+            Session& session = *segment.part->session;
+            if (session.options().mtp && session.kept() > (segment.part->speculative ? max_kept : 1))
+                session.write_mtp_behind(forward);
+        }
         const float* states = forward.trunk(rows, caches);
         for (const Segment& segment : segments)
             if (segment.part->sink != nullptr)
                 segment.part->sink->take(forward, segment.first, segment.count, states, segment.row);
         update_mtp(forward, segments, states);
-        for (const Segment& segment : segments) {
-            const auto width = static_cast<size_t>(model().config().hidden);
-            segment.part->hidden.resize(width);
-            model().backend().download(segment.part->hidden.data(),
-                                       states + static_cast<size_t>(segment.row + segment.count - 1) * width,
-                                       width * sizeof(float));
-            segment.part->done += segment.count;
-        }
+        for (const Segment& segment : segments) keep_states(segment, states);
         return true;
+    }
+
+    void keep_states(const Segment& segment, const float* states) {
+        Part& part = *segment.part;
+        const size_t width = part.session->width();
+        const auto rows = static_cast<size_t>(part.speculative ? segment.count : 1);
+        if (!part.speculative) part.states.clear();
+        part.states.resize(part.states.size() + rows * width);
+        const auto first = static_cast<size_t>(segment.row + segment.count) - rows;
+        model().backend().download(part.states.data() + part.states.size() - rows * width,
+                                   states + first * width, rows * width * sizeof(float));
+        part.done += segment.count;
     }
 
     int64_t model_chunk() const {
@@ -172,26 +213,27 @@ class Step {
     }
 
     // The MTP layer's row at position t takes the state of t and the token of t + 1, so each row of the chunk
-    // completes the MTP row before it.
+    // completes the MTP row before it. Speculation's are left for the next draft.
     void update_mtp(Forward& forward, const std::vector<Segment>& segments, const float* states) {
         std::vector<Row> rows;
         std::vector<const KvCache*> caches;
         const auto width = static_cast<size_t>(model().config().hidden);
         Buffer gathered(model().backend());
         int64_t total = 0;
+        const auto wanted = [](const Part& part) { return part.session->options().mtp && !part.speculative; };
         for (const Segment& s : segments)
-            if (s.part->session->options().mtp) total += s.count;
+            if (wanted(*s.part)) total += s.count;
         if (total == 0) return;
         float* inputs = gathered.get<float>(total * static_cast<int64_t>(width));
         for (const Segment& s : segments) {
             const Session& session = *s.part->session;
-            if (!session.options().mtp) continue;
+            if (!wanted(*s.part)) continue;
             for (int64_t i = s.first; i < s.first + s.count; i++) {
                 const int64_t before = session.position() + i - 1;
                 if (before < 0 || i < 0) continue;
                 float* to = inputs + rows.size() * width;
                 if (i == s.first)
-                    model().backend().upload(to, s.part->hidden.data(), width * sizeof(float));
+                    model().backend().upload(to, s.part->states.data(), width * sizeof(float));
                 else
                     model().backend().copy(to, states + static_cast<size_t>(s.row + i - 1 - s.first) * width,
                                            width * sizeof(float));
@@ -277,13 +319,18 @@ void Session::truncate(int64_t n) {
         fail(Status::invalid_argument, "Cannot truncate to ", n, ": the session has ", position(),
              " tokens.");
     if (n == position()) return;
+    // States of positions that stay are kept: the MTP layer's rows of those before the last are not written.
+    const int64_t stay = std::max<int64_t>(0, n - (position() - kept()));
+    states_.resize(static_cast<size_t>(stay) * width());
+    guesses_.clear();
+    mtp_token_ = -1;
+    revision_++;
     tokens_.resize(static_cast<size_t>(n));
     cache_.shrink(n);
-    hidden_.clear();
 }
 
 void Session::require_state() const {
-    if (hidden_.empty())
+    if (!has_hidden())
         fail(Status::invalid_argument,
              "The session has no hidden state: nothing was evaluated since it was made or truncated. "
              "Evaluate a token "
@@ -292,41 +339,21 @@ void Session::require_state() const {
 
 std::span<const float> Session::hidden() const {
     require_state();
-    return hidden_;
-}
-
-void Session::mtp_logits(int32_t token, float* logits, AbortCheck& abort) {
-    const Config& c = model_->config();
-    if (!options_.mtp)
-        fail(Status::invalid_argument, "The session was made without mtp. Make it with mtp=True.");
-    require_state();
-    if (token < 0 || token >= c.vocab)
-        fail(Status::invalid_argument, "Token ", token, " is outside the vocabulary of ", c.vocab, ".");
-    const int64_t last = position() - 1;
-    cache_.prepare(last, 1);
-    Model::Turn turn(*model_, abort);
-    Buffer state(model_->backend());
-    float* input = state.get<float>(c.hidden);
-    model_->backend().upload(input, hidden_.data(), hidden_.size() * sizeof(float));
-    const Row row{token, static_cast<int32_t>(last), 0};
-    const KvCache* cache = &cache_;
-    const float* out = turn.forward().mtp({&row, 1}, {&cache, 1}, input);
-    const int64_t first = 0;
-    turn.forward().mtp_head({&first, 1}, out, {&logits, 1});
+    return std::span(states_).last(width());
 }
 
 void Session::score(std::span<const int32_t> tokens, float* out, AbortCheck& abort) {
     if (tokens.empty()) return;
     const auto vocab = static_cast<size_t>(model_->config().vocab);
     ScoreSink sink(tokens, out, vocab);
-    Step::Part part{this, tokens, &sink, true};
+    Step::Part part{this, tokens, &sink, true, false};
     // The first token is scored by the state before it: already there, or evaluated again by the step.
     out[0] = std::numeric_limits<float>::quiet_NaN();
-    if (!hidden_.empty()) {
+    if (has_hidden()) {
         Model::Turn turn(*model_, abort);
         Buffer state(model_->backend());
-        float* input = state.get<float>(static_cast<int64_t>(hidden_.size()));
-        model_->backend().upload(input, hidden_.data(), hidden_.size() * sizeof(float));
+        float* input = state.get<float>(static_cast<int64_t>(width()));
+        model_->backend().upload(input, hidden().data(), width() * sizeof(float));
         std::vector<float> logits(vocab);
         const int64_t first = 0;
         float* to = logits.data();
@@ -350,8 +377,8 @@ void step(std::span<const StepItem> items, AbortCheck& abort) {
                  "There are no tokens to evaluate, so there are no last logits. Give at "
                  "least one token.");
         sinks.emplace_back(item, vocab);
-        parts.push_back(
-            {item.session, item.tokens, item.wanted == Logits::none ? nullptr : &sinks.back(), false});
+        parts.push_back({item.session, item.tokens, item.wanted == Logits::none ? nullptr : &sinks.back(),
+                         false, item.speculative});
     }
     Step(parts, abort).run();
 }

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include "core/draft_policy.h"
 #include "core/kv_cache.h"
 #include "core/model.h"
 
@@ -37,9 +38,26 @@ class Session {
     // Post-norm hidden state of the last position (hidden). Error(invalid_argument) if nothing was evaluated
     // since the last truncate.
     std::span<const float> hidden() const;
+    bool has_hidden() const { return !states_.empty(); }
 
-    // The MTP layer's logits (vocab) for the token after `token`, were `token` the next one.
-    void mtp_logits(int32_t token, float* logits, AbortCheck& abort);
+    // The MTP layer's logits (vocab) for the token after `token`, were `token` the next one. Returns the
+    // layer's own post-norm state (hidden), from which mtp_chain goes on.
+    std::vector<float> mtp_logits(int32_t token, float* logits, AbortCheck& abort);
+
+    // The same further ahead: `depth` tokens were assumed after the session's, the last of them `token`, and
+    // the call for those before it returned `state`. depth is at least 2, and leaves the last one a place in
+    // the context.
+    std::vector<float> mtp_chain(int depth, int32_t token, std::span<const float> state, float* logits,
+                                 AbortCheck& abort);
+
+    // Appends `token` without computing if it is the next of the guesses that the last step evaluated (see
+    // StepItem); if not, the guesses are forgotten.
+    bool accept(int32_t token);
+
+    // Changes with every step and truncation, so that guesses can be told from those of a later step.
+    uint64_t revision() const { return revision_; }
+    // What speculation has learned in this session so far.
+    DraftPolicy& draft_policy() { return draft_policy_; }
 
     // out[i] = log-probability of tokens[i] given all before it; NaN for the very first token of an empty
     // session. Appends the tokens.
@@ -49,12 +67,30 @@ class Session {
     friend class Step;
 
     void require_state() const;
+    size_t width() const { return static_cast<size_t>(model_->config().hidden); }
+    // How many positions at the end have their states kept.
+    int64_t kept() const { return static_cast<int64_t>(states_.size() / width()); }
+    std::vector<Row> mtp_rows_behind() const;
+    void write_mtp_behind(Forward& forward);
+    std::vector<float> run_mtp(std::span<const Row> rows, std::span<const float> states, float* logits,
+                               AbortCheck& abort);
 
     std::shared_ptr<Model> model_;
     SessionOptions options_;
     std::vector<int32_t> tokens_;
     KvCache cache_;
-    std::vector<float> hidden_;  // of the last position; empty: not known
+    // Post-norm states (kept, hidden) of the last positions; empty: not known. The MTP layer's row of a
+    // position needs the token after it, so the last one's is always still to be written; speculation leaves
+    // those of some positions before it to be written together.
+    std::vector<float> states_;
+    // Evaluated past the last position, in the cache, and not of the session until accept().
+    std::vector<int32_t> guesses_;
+    std::vector<float> guess_states_;  // (guesses, hidden)
+    // The token with which the MTP layer's row of the last position was written ahead of time; -1: it was
+    // not.
+    int32_t mtp_token_ = -1;
+    uint64_t revision_ = 0;
+    DraftPolicy draft_policy_;
 };
 
 enum class Logits { none, last, all };
@@ -64,6 +100,9 @@ struct StepItem {
     std::span<const int32_t> tokens;
     Logits wanted = Logits::last;
     float* logits = nullptr;  // (vocab) for last, (n, vocab) for all
+    // The tokens after the first are guesses: evaluated, but appended one by one by accept(), as long as the
+    // session does nothing else in between. The MTP layer's rows are left for later. Needs the mtp option.
+    bool speculative = false;
 };
 
 // Evaluates each item's tokens after its session's, all in the same steps. On any error, abort included,

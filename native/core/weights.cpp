@@ -120,7 +120,7 @@ Layer load_layer(const TensorLoader& load, const Config& c, int index) {
     return layer;
 }
 
-Mtp load_mtp(const TensorLoader& load, const Config& c, const Weights& trunk) {
+Mtp load_glue(const TensorLoader& load, const Config& c, const Weights& trunk) {
     const std::string block = cat("blk.", c.n_layers, ".nextn.");
     Mtp mtp;
     mtp.eh_proj = load.matrix(block + "eh_proj.weight", c.hidden, 2 * static_cast<int64_t>(c.hidden));
@@ -151,15 +151,20 @@ Ffn Experts::expert(int e) const {
             down_.slice(e * hidden, hidden)};
 }
 
-Weights load_weights(std::shared_ptr<const Gguf> file, const Config& config) {
-    const TensorLoader load(*file);
+Weights load_weights(std::shared_ptr<const Gguf> file, std::shared_ptr<const Gguf> mtp,
+                     const Config& config) {
+    const TensorLoader load(*file), load_mtp(mtp ? *mtp : *file);
     Weights w;
     w.embed = load.matrix("token_embd.weight", config.vocab, config.hidden);
     w.norm = load.vector("output_norm.weight", config.hidden);
     w.head = config.tied_head ? w.embed : load.matrix("output.weight", config.vocab, config.hidden);
-    for (int l = 0; l < config.n_blocks(); l++) w.layers.push_back(load_layer(load, config, l));
-    if (config.n_mtp_layers > 0) w.mtp = load_mtp(load, config, w);
+    for (int l = 0; l < config.n_layers; l++) w.layers.push_back(load_layer(load, config, l));
+    if (config.n_mtp_layers > 0) {
+        w.layers.push_back(load_layer(load_mtp, config, config.n_layers));
+        w.mtp = load_glue(load_mtp, config, w);
+    }
     w.files.push_back(std::move(file));
+    if (mtp) w.files.push_back(std::move(mtp));
     return w;
 }
 

@@ -92,7 +92,8 @@ struct Weights {
     std::vector<std::shared_ptr<const Gguf>> files;  // keeps the mappings alive
 };
 
-// Throws Error(format) naming the tensor that is missing or misshapen.
-Weights load_weights(std::shared_ptr<const Gguf> file, const Config& config);
+// mtp: the file with the MTP layer, if that is another one; else null. Throws Error(format) naming the tensor
+// that is missing or misshapen.
+Weights load_weights(std::shared_ptr<const Gguf> file, std::shared_ptr<const Gguf> mtp, const Config& config);
 
 }  // namespace hy3

@@ -223,6 +223,8 @@ typedef struct hy3_model_options {
     int64_t rope_ctx;    /* context the model was trained at; 0: the file's */
     bool use_mmap;
     bool mlock;
+    const char*
+        mtp_model; /* path of a file with only the MTP layer, for a model whose own has none; NULL: none */
 } hy3_model_options;
 
 typedef struct hy3_config {
@@ -303,17 +305,34 @@ hy3_status hy3_sample(const float* logits, size_t vocab, const hy3_sampling* sam
 
 typedef enum hy3_finish { HY3_RUNNING = 0, HY3_STOP = 1, HY3_LENGTH = 2 } hy3_finish;
 
+enum { HY3_MAX_DRAFTS = 8 };
+
+typedef struct hy3_drafts_at_depth {
+    int64_t judged; /* drafts that came to the test: all before them in their step were right */
+    int64_t right;
+} hy3_drafts_at_depth;
+
 typedef struct hy3_generation_stats {
     int64_t prompt_tokens, reused_tokens, generated_tokens;
     double prompt_seconds, decode_seconds;
+    int64_t drafted, accepted; /* tokens */
+    int draft_depth;           /* the most at once */
+    hy3_drafts_at_depth drafts[HY3_MAX_DRAFTS];
     hy3_finish finish;
     int32_t stop_id; /* -1: none */
 } hy3_generation_stats;
 
+/* Drafts by the MTP layer. What is generated does not depend on them. */
+typedef struct hy3_drafting {
+    int depth;   /* the most at once, up to HY3_MAX_DRAFTS; 0: none; -1: as many as pay, none if the session
+                    is without mtp */
+    bool always; /* to the full depth every time, whether it pays or not: for measuring */
+} hy3_drafting;
+
 /* The session must outlive the generation. */
 hy3_status hy3_generation_new(hy3_session* session, const int32_t* prompt, size_t n,
                               const hy3_sampling* sampling, const int32_t* stop_ids, size_t n_stop,
-                              int64_t max_tokens, hy3_generation** out);
+                              int64_t max_tokens, hy3_drafting drafting, hy3_generation** out);
 void hy3_generation_free(hy3_generation* generation);
 /* *token is -1 when the generation has ended. */
 hy3_status hy3_generation_next(hy3_generation* generation, hy3_abort_fn abort, void* user, int32_t* token);

@@ -225,7 +225,8 @@ class Model:
 
     backend: "auto", "cpu" or "reference" (plain float32, the oracle). threads 0: one per physical core.
     experts 0: the file's number per token. rope_factor above 1 turns YaRN on; rope_ctx is the context the
-    model was trained at (0: the file's).
+    model was trained at (0: the file's). mtp_model: a file with only the MTP layer, for a model whose own has
+    none.
     """
 
     def __init__(
@@ -240,6 +241,7 @@ class Model:
         *,
         use_mmap: bool = True,
         mlock: bool = False,
+        mtp_model: str | PathLike[str] | None = None,
     ) -> None: ...
     @property
     def path(self) -> str: ...
@@ -344,7 +346,11 @@ class Session:
     @property
     def stats(self) -> dict[str, Any]:
         """Of the last generation: prompt_tokens, reused_tokens, generated_tokens, prompt_s, decode_s, drafted
-        and accepted, finish_reason ("stop", "length", or None while it runs) and stop_id (or None)."""
+        and accepted, finish_reason ("stop", "length", or None while it runs) and stop_id (or None).
+
+        drafts: for each depth (judged, right), judged being the drafts that came to the test, which those
+        after a wrong one do not.
+        """
     def generate(
         self,
         tokens: ArrayLike,
@@ -352,11 +358,14 @@ class Session:
         sampling: Sampling | None = None,
         stop_ids: Iterable[int] | None = None,
         mtp: int = 0,
+        mtp_always: bool = False,
     ) -> Generation:
         """Ids after `tokens`, the whole text so far; the longest prefix already in the context is reused.
 
         Ends at any of stop_ids (None: the tokenizer's eos_ids), which is not among the ids returned, or after
-        max_tokens.
+        max_tokens. mtp: the most tokens that the MTP layer drafts for a step, in a session made with
+        mtp=True; -1: as many as pay, none in other sessions. The ids are the same with and without.
+        mtp_always: draft that many for every step, whether it pays or not, for measuring.
         """
 
 class Generation(Iterator[int]):

@@ -119,6 +119,7 @@ cdef extern from "hy3.h" nogil:
         int64_t rope_ctx
         bint use_mmap
         bint mlock
+        const char* mtp_model
     ctypedef struct hy3_config:
         int n_layers, n_mtp_layers, hidden, n_heads, n_kv_heads, head_dim, ffn, n_experts, n_experts_used
         int n_shared_experts, expert_ffn, shared_ffn, vocab
@@ -176,13 +177,23 @@ cdef extern from "hy3.h" nogil:
                           size_t n_recent, uint64_t position, int32_t* out)
     ctypedef enum hy3_finish:
         HY3_RUNNING, HY3_STOP, HY3_LENGTH
+    ctypedef struct hy3_drafting:
+        int depth
+        bint always
+    ctypedef struct hy3_drafts_at_depth:
+        int64_t judged
+        int64_t right
     ctypedef struct hy3_generation_stats:
         int64_t prompt_tokens, reused_tokens, generated_tokens
         double prompt_seconds, decode_seconds
+        int64_t drafted, accepted
+        int draft_depth
+        hy3_drafts_at_depth drafts[8]
         hy3_finish finish
         int32_t stop_id
     hy3_status hy3_generation_new(hy3_session* session, const int32_t* prompt, size_t n, const hy3_sampling* sampling,
-                                  const int32_t* stop_ids, size_t n_stop, int64_t max_tokens, hy3_generation** out)
+                                  const int32_t* stop_ids, size_t n_stop, int64_t max_tokens, hy3_drafting drafting,
+                                  hy3_generation** out)
     void hy3_generation_free(hy3_generation* generation)
     hy3_status hy3_generation_next(hy3_generation* generation, hy3_abort_fn abort, void* user, int32_t* token)
     void hy3_generation_get_stats(const hy3_generation* generation, hy3_generation_stats* out)

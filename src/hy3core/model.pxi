@@ -57,13 +57,14 @@ cdef class Model:
         self.handle = NULL
 
     def __init__(self, path, backend="auto", int threads=0, int gpu_layers=-1, int experts=0, float rope_factor=1.0,
-                 int64_t rope_ctx=0, *, bint use_mmap=True, bint mlock=False):
+                 int64_t rope_ctx=0, *, bint use_mmap=True, bint mlock=False, mtp_model=None):
         cdef bytes name = os.fsencode(path), backend_name = str(backend).encode()
+        cdef bytes mtp_name = b"" if mtp_model is None else os.fsencode(mtp_model)
         cdef const char* address = name
         cdef hy3_model_options options = hy3_model_default_options()
         cdef hy3_model* handle = NULL
         cdef hy3_status status
-        if b"\0" in name:
+        if b"\0" in name + mtp_name:
             raise InvalidArgumentError("The path has a zero byte in it.")
         if gpu_layers > 0:
             raise UnsupportedError("This build has no GPU backend. Leave gpu_layers out.")
@@ -74,6 +75,8 @@ cdef class Model:
         options.rope_ctx = rope_ctx
         options.use_mmap = use_mmap
         options.mlock = mlock
+        if mtp_model is not None:
+            options.mtp_model = mtp_name
         with nogil:
             status = hy3_model_open(address, &options, &handle)
         check(status)

@@ -155,12 +155,11 @@ cdef class Session:
     def stats(self):
         return dict(self.last_stats)
 
-    def generate(self, tokens, int64_t max_tokens=64, sampling=None, stop_ids=None, int mtp=0):
-        if mtp != 0:
-            raise UnsupportedError("Speculation with the MTP layer is not in this version. Leave mtp at 0.")
+    def generate(self, tokens, int64_t max_tokens=64, sampling=None, stop_ids=None, int mtp=0, bint mtp_always=False):
         if stop_ids is None:
             stop_ids = self.model.tokenizer.eos_ids
-        return Generation(self, tokens, max_tokens, Sampling() if sampling is None else sampling, stop_ids)
+        return Generation(self, tokens, max_tokens, Sampling() if sampling is None else sampling, stop_ids, mtp,
+                          mtp_always)
 
 
 cdef class Generation:
@@ -168,13 +167,17 @@ cdef class Generation:
     cdef hy3_generation* handle
     cdef Session session
 
-    def __cinit__(self, Session session not None, tokens, int64_t max_tokens, sampling, stop_ids):
+    def __cinit__(self, Session session not None, tokens, int64_t max_tokens, sampling, stop_ids, int mtp,
+                  bint mtp_always):
         cdef Ids prompt = Ids(tokens), stops = Ids(list(stop_ids))
         cdef hy3_sampling s = sampling_of(sampling)
+        cdef hy3_drafting drafting
+        drafting.depth = mtp
+        drafting.always = mtp_always
         self.handle = NULL
         self.session = session
         check(hy3_generation_new(session.handle, prompt.data, prompt.n, &s, stops.data, stops.n, max_tokens,
-                                 &self.handle))
+                                 drafting, &self.handle))
         self.update_stats()
 
     def __dealloc__(self):
@@ -204,8 +207,9 @@ cdef class Generation:
             "generated_tokens": s.generated_tokens,
             "prompt_s": s.prompt_seconds,
             "decode_s": s.decode_seconds,
-            "drafted": 0,
-            "accepted": 0,
+            "drafted": s.drafted,
+            "accepted": s.accepted,
+            "drafts": [(s.drafts[i].judged, s.drafts[i].right) for i in range(s.draft_depth)],
             "finish_reason": {HY3_STOP: "stop", HY3_LENGTH: "length"}.get(s.finish),
             "stop_id": None if s.stop_id < 0 else s.stop_id,
         }

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, ClassVar
 
 BOS, EOS, USER, ASSISTANT, MODE, THINK, END_THINK = (
     "<｜hy_begin_of_sentence:opensource｜>",
@@ -126,15 +126,19 @@ class Session:
     prefilled: list[list[int]] = field(default_factory=list)  # per answer, the ids that had to be computed
     samplings: list[Sampling] = field(default_factory=list)
     stats: dict[str, Any] = field(default_factory=dict)
+    mtp: ClassVar[int]  # that the last answer was asked for with
 
     @property
     def position(self) -> int:
         return len(self.tokens)
 
-    def generate(self, tokens: Sequence[int], max_tokens: int = 64, sampling: Any = None) -> Iterator[int]:
+    def generate(
+        self, tokens: Sequence[int], max_tokens: int = 64, sampling: Any = None, mtp: int = 0
+    ) -> Iterator[int]:
         same = 0
         while same < min(len(tokens) - 1, len(self.tokens)) and self.tokens[same] == tokens[same]:
             same += 1
+        Session.mtp = mtp
         self.prefilled.append(list(tokens[same:]))
         self.samplings.append(sampling)
         self.tokens = list(tokens)
@@ -144,6 +148,9 @@ class Session:
             "generated_tokens": 0,
             "prompt_s": 0.5,
             "decode_s": 0.25,
+            "drafted": 0,
+            "accepted": 0,
+            "drafts": [],
             "finish_reason": None,
         }
         for token in self.script.pop(0)[:max_tokens]:
@@ -178,9 +185,11 @@ class Model(GGUF):
         super().__init__(path)
         Model.opened = options
         self.tokenizer = Tokenizer()
-        self.config = SimpleNamespace(ctx=self.file.get("ctx", 1024))
+        self.config = SimpleNamespace(
+            ctx=self.file.get("ctx", 1024), n_mtp_layers=self.file.get("mtp_layers", 0)
+        )
 
-    def session(self, ctx: int, kv: str, chunk: int) -> Session:
-        Model.opened |= {"ctx": ctx, "kv": kv, "chunk": chunk}
+    def session(self, ctx: int, kv: str, chunk: int, mtp: bool) -> Session:
+        Model.opened |= {"ctx": ctx, "kv": kv, "chunk": chunk, "mtp": mtp}
         answers = self.file.get("answers", [])
         return Session(ctx=ctx, script=[[*self.tokenizer.spell(text)] for text in answers])

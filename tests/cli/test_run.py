@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from click.testing import Result
 
+from hy3.chat.generate import speeds
 from tests.cli import fake_hy3core as fake
 
 Run = Callable[..., Result]
@@ -110,7 +111,48 @@ def test_engine_options_reach_the_engine(hy3: Run, model: Write) -> None:
         "rope_ctx": 65536,
         "use_mmap": False,
         "mlock": True,
+        "mtp": False,
+        "mtp_model": None,
     }
+
+
+@pytest.mark.parametrize(
+    ("layers", "args", "kept", "asked"),
+    [
+        (1, "", True, -1),
+        (1, "--mtp 3", True, 3),
+        (1, "--mtp 0", False, 0),
+        (0, "", False, -1),
+        (0, "--mtp 0", False, 0),
+    ],
+)
+def test_drafts(hy3: Run, model: Write, layers: int, args: str, kept: bool, asked: int) -> None:
+    result = hy3("run", "-m", model(answers=[ANSWER], mtp_layers=layers), "-p", "x", *args.split())
+    assert result.exit_code == 0
+    assert (fake.Model.opened["mtp"], fake.Session.mtp) == (kept, asked)
+
+
+def test_drafts_without_an_mtp_layer(hy3: Run, model: Write) -> None:
+    file = model(answers=[ANSWER])
+    result = hy3("run", "-m", file, "-p", "x", "--mtp", "2")
+    assert (result.exit_code, result.stderr) == (
+        1,
+        f"hy3: error: --mtp 2, and {file} has no MTP layer. Leave --mtp out, or give the layer's file with "
+        "--mtp-model.\n",
+    )
+
+
+def test_the_mtp_layers_file_reaches_the_engine(hy3: Run, model: Write) -> None:
+    hy3("run", "-m", model(answers=[ANSWER], mtp_layers=1), "-p", "x", "--mtp-model", "layer.gguf")
+    assert fake.Model.opened["mtp_model"] == "layer.gguf"
+
+
+def test_the_speeds_tell_what_became_of_drafts() -> None:
+    stats = {"prompt_tokens": 9, "reused_tokens": 0, "generated_tokens": 8, "prompt_s": 1.0, "decode_s": 2.0}
+    drafted = {"drafted": 10, "accepted": 5, "drafts": [(5, 4), (4, 1), (0, 0)]}
+    assert speeds(stats | drafted) == (
+        "prompt 9 tokens, 9.0 tok/s; answer 8 tokens, 4.0 tok/s; 5 of 10 drafts accepted (by depth 80%, 25%)"
+    )
 
 
 def test_options_come_from_the_environment(hy3: Run, model: Write) -> None:
@@ -127,10 +169,10 @@ class Spy:
         generate = fake.Session.generate
 
         def spying(
-            session: fake.Session, tokens: list[int], max_tokens: int, sampling: fake.Sampling
+            session: fake.Session, tokens: list[int], max_tokens: int, sampling: fake.Sampling, mtp: int
         ) -> object:
             self.sampling = sampling
-            return generate(session, tokens, max_tokens, sampling)
+            return generate(session, tokens, max_tokens, sampling, mtp)
 
         monkeypatch.setattr(fake.Session, "generate", spying)
 

@@ -3,7 +3,7 @@
 import pytest
 
 from eval.tiny.grade import Question, Tally, table, wilson
-from eval.tiny.score import tally
+from eval.tiny.score import Verdict, tally
 
 END, TAG, LINE_END = 0, 1, 2
 TEXTS = {END: "<end>", TAG: "<tag>", LINE_END: "\n", 3: "6", 4: "7"}
@@ -15,35 +15,36 @@ class Scripted:
     end_ids = frozenset([END])
     tag_ids = frozenset([END, TAG])
 
-    def __init__(self, ids: list[int], drafts: list[int | None]) -> None:
-        self.ids, self.drafts = ids, drafts
+    def __init__(self, ids: list[int], verdicts: list[Verdict | None]) -> None:
+        self.ids, self.verdicts = ids, verdicts
 
     def prompt(self, question: Question) -> list[int]:
         return []
 
-    def answer(self, prompt: list[int]) -> tuple[list[int], list[int | None]]:
-        return self.ids, self.drafts
+    def answer(self, prompt: list[int]) -> tuple[list[int], list[Verdict | None]]:
+        return self.ids, self.verdicts
 
     def text(self, ids: list[int]) -> str:
         return "".join(TEXTS[i] for i in ids)
 
 
-def graded(ids: list[int], drafts: list[int | None], expected: str) -> Tally:
-    return tally(Scripted(ids, drafts), Question("sum2", [], "no_think", None, expected, None))
+def graded(ids: list[int], verdicts: list[Verdict | None], expected: str) -> Tally:
+    return tally(Scripted(ids, verdicts), Question("sum2", [], "no_think", None, expected, None))
 
 
 def test_the_end_token_is_not_part_of_the_text() -> None:
-    assert graded([3, 3, END], [None, 3, END], "66").exact == 1
-    assert graded([3, 3], [None, 3], "66").exact == 1  # cut off by the token limit
-    assert graded([3, 4, END], [None, 4, END], "66").exact == 0
+    assert graded([3, 3, END], [None] * 3, "66").exact == 1
+    assert graded([3, 3], [None] * 2, "66").exact == 1  # cut off by the token limit
+    assert graded([3, 4, END], [None] * 3, "66").exact == 0
     assert graded([END], [None], "66").exact == 0
 
 
 def test_only_content_drafts_count() -> None:
-    out = graded([TAG, LINE_END, 3, 4, LINE_END, END], [None, LINE_END, 3, 3, LINE_END, END], "")
-    # The tag, the line end after it and the end do not; 6 was drafted right, 7 wrong, the other line end
-    # right.
-    assert (out.drafts, out.accepted) == (3, 2)
+    right, wrong, second = (1, True), (1, False), (2, True)
+    ids = [TAG, LINE_END, 3, 4, LINE_END, 3, 3, END]
+    out = graded(ids, [None, right, right, wrong, right, second, None, right], "")
+    # The tag, the line end after it and the end do not count.
+    assert (out.drafts, out.accepted) == ([3, 1], [2, 1])
 
 
 @pytest.mark.parametrize(
@@ -56,7 +57,7 @@ def test_wilson(right: int, count: int, low: float, high: float) -> None:
 
 
 def test_the_table_has_a_line_for_every_row() -> None:
-    lines = table({"sum2": Tally(10, 9, 10, 8), "talk": Tally(4, 4)}).splitlines()
+    lines = table({"sum2": Tally(10, 9, [10, 4], [8, 3]), "talk": Tally(4, 4)}).splitlines()
     assert len(lines) == 3
-    assert "90.0%" in lines[1] and "80.0%" in lines[1]
+    assert all(share in lines[1] for share in ("90.0%", "80.0%", "75.0%"))
     assert lines[2].rstrip().endswith("-")

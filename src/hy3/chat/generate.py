@@ -34,6 +34,7 @@ class Generator:
     model_ctx: int  # positions the model was trained for
     max_tokens: int | None = None  # of one answer; None: as many as the context has room for
     stops: Sequence[str] = ()
+    mtp: int = 0  # most drafts at a time; -1: as many as pay
 
     def new_reply(self, thinking: bool) -> Reply:
         return Reply(self.tokenizer, self.stops, thinking)
@@ -50,7 +51,9 @@ class Generator:
         is in `reply` up to then is good: `reply.finish()` gives the text still held back."""
         room = self.room(prompt)
         wanted = room if self.max_tokens is None else min(self.max_tokens, room)
-        for token in self.session.generate(list(prompt), max_tokens=wanted, sampling=self.sampling):
+        for token in self.session.generate(
+            list(prompt), max_tokens=wanted, sampling=self.sampling, mtp=self.mtp
+        ):
             yield from reply.push(token)
             if reply.stopped:
                 reply.end = "stop"
@@ -67,8 +70,16 @@ def speeds(stats: Mapping[str, Any]) -> str:
     reused = f" + {stats['reused_tokens']} reused" if stats["reused_tokens"] else ""
     return (
         f"prompt {new} tokens{reused}, {rate(new, stats['prompt_s'])}; "
-        f"answer {generated} tokens, {rate(generated, stats['decode_s'])}"
+        f"answer {generated} tokens, {rate(generated, stats['decode_s'])}{drafts(stats)}"
     )
+
+
+def drafts(stats: Mapping[str, Any]) -> str:
+    """How many drafts were right, and of those at each depth that came to the test which share."""
+    if not stats["drafted"]:
+        return ""
+    shares = [f"{right / judged:.0%}" for judged, right in stats["drafts"] if judged]
+    return f"; {stats['accepted']} of {stats['drafted']} drafts accepted (by depth {', '.join(shares)})"
 
 
 def rate(tokens: int, seconds: float) -> str:

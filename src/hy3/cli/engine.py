@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from hy3core import GGUF, Model, Sampling, Session
 
 BUNDLED = "models/hy3-tiny.gguf"
+DRAFTS_THAT_PAY = -1  # of hy3core's generate
 HEADROOM = 64 << 20  # bytes, for the program itself and its work space
 
 
@@ -28,6 +29,7 @@ class Engine:
     model: "Model"
     session: "Session"
     ctx: int
+    mtp: int  # as hy3core's generate takes it
 
     def generator(self, options: SamplingOptions) -> Generator:
         sampling = sampling_for(self.model.metadata, options)
@@ -39,6 +41,7 @@ class Engine:
             model_ctx=self.model.config.ctx,
             max_tokens=options.max_tokens,
             stops=options.stop,
+            mtp=self.mtp,
         )
 
     def conversation(self, options: PromptOptions) -> Conversation:
@@ -71,9 +74,17 @@ def open_engine(path: str | None, options: EngineOptions) -> Engine:
         rope_ctx=options.rope_ctx or 0,
         use_mmap=not options.no_mmap,
         mlock=options.mlock,
+        mtp_model=options.mtp_model,
     )
-    session = model.session(ctx=ctx, kv=options.kv, chunk=options.chunk)
-    return Engine(model, session, ctx)
+    mtp = DRAFTS_THAT_PAY if options.mtp is None else options.mtp
+    if options.mtp and not model.config.n_mtp_layers:
+        raise Hy3Error(
+            f"--mtp {options.mtp}, and {file} has no MTP layer",
+            "Leave --mtp out, or give the layer's file with --mtp-model",
+        )
+    drafts = mtp != 0 and model.config.n_mtp_layers > 0
+    session = model.session(ctx=ctx, kv=options.kv, chunk=options.chunk, mtp=drafts)
+    return Engine(model, session, ctx, mtp)
 
 
 def model_path(path: str | None) -> Path:

@@ -92,6 +92,8 @@ class EngineOptions:
     rope_factor: float | None  # None: as the file says
     rope_ctx: int | None
     chunk: int
+    mtp: int | None  # None: as many drafts as pay
+    mtp_model: str | None
     mlock: bool
     no_mmap: bool
 
@@ -227,6 +229,18 @@ engine_options = Group(
             show_default=True,
             metavar="N",
             help="Prompt tokens computed at a time.",
+        ),
+        click.option(
+            "--mtp",
+            type=Whole(0, 8, "Give 0 (no drafts) to 8"),
+            metavar="N",
+            help="Most tokens that the model's MTP layer drafts at a time; the answer is the same with and "
+            "without. Left out: as many as pay; 0 where there is no MTP layer.",
+        ),
+        click.option(
+            "--mtp-model",
+            metavar="FILE",
+            help="The MTP layer from a file of its own (`hy3 convert --mtp-only`), for a model without.",
         ),
         mlock_option(),
         no_mmap_option(),
