@@ -72,3 +72,17 @@ def test_wrong_usage(bench: Any) -> None:
 
 def test_a_model_that_cannot_hold_so_many_tokens_says_so(bench: Any) -> None:
     assert bench("-p", 1, "-n", 1, "--experts", "9").exit_code == 1
+
+
+def test_drafts(bench: Any, tmp_path: Path) -> None:
+    result = bench("-p", 0, "-n", 12, "--mtp", 2, "--rounds", 1, "-t", 1, "--json", tmp_path / "x.json")
+    assert result.exit_code == 0, result.output
+    lines = result.stdout.splitlines()
+    assert [line.split()[0] for line in lines[-2:]] == ["1", "2"]
+    assert lines[-3].split() == ["drafts", "right", "verify", "step", "with", "drafts", "break-even"]
+    facts = json.loads((tmp_path / "x.json").read_text())["drafting"]
+    assert len(facts["steps"]) == len(facts["drafts"]) == len(facts["break_even"]) == 2
+    assert all(cost > 0 for cost in (*facts["steps"], facts["draft"], facts["step_seconds"]))
+    assert facts["drafts"][0][0] > 0
+    assert "Drafting" not in bench("-p", 0, "-n", 2).stdout
+    assert "drafts need tokens" in bench("-n", 0, "--mtp", 1).output

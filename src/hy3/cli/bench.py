@@ -11,6 +11,8 @@ from rich.console import Console
 from rich.table import Table
 
 from hy3.bench import Measurement, Work, machine_span, measure, spread
+from hy3.bench_drafts import Drafting, measure_drafts
+from hy3.bench_drafts import context as drafting_ctx
 from hy3.cli import say
 from hy3.cli.engine import model_path, open_engine, open_gguf
 from hy3.cli.options import (
@@ -21,9 +23,11 @@ from hy3.cli.options import (
     Whole,
     ctx_option,
     default_ctx_option,
+    default_mtp_option,
     engine_options,
     experts_option,
     model_option,
+    mtp_option,
 )
 from hy3.modelfile import ModelFile
 
@@ -80,7 +84,11 @@ DEPTH = Whole(0, LARGE, "Give numbers of tokens, such as 0,4096 or 0,16k", units
     help="Experts used for each token, one row for each number. Left out: as the file says.",
 )
 @ctx_option("Tokens the context holds. Left out: as many as are measured.")
-@engine_options.without(default_ctx_option, experts_option)
+@mtp_option(
+    "Also measure N drafts of the MTP layer at a time: how often they are right in a text that the model "
+    "writes, what they and the steps that verify them cost, and from which share on they pay."
+)
+@engine_options.without(default_ctx_option, experts_option, default_mtp_option)
 @click.option(
     "--json", "json_file", type=click.Path(path_type=Path), metavar="OUT", help="Write it all to OUT."
 )
@@ -100,8 +108,9 @@ def bench(
     amount to: for single tokens the bytes that must be read, as a share of the memory bandwidth measured in
     the same run; for a prompt the multiplications and additions, as a share of the measured int8 rate.
     """
-    if prompt == 0 and decode == 0:
-        raise click.UsageError("Both -p and -n are 0. Give something to measure")
+    if decode == 0 and (prompt == 0 or engine.mtp):
+        what = "-n is 0, and drafts need tokens" if engine.mtp else "Both -p and -n are 0"
+        raise click.UsageError(f"{what}. Give something to measure")
     work = Work(prompt, decode, depths, rounds)
     if engine.ctx is not None and engine.ctx < work.ctx:
         raise click.UsageError(f"-c {engine.ctx} is less than the {work.ctx} tokens measured. Leave it out")
@@ -109,8 +118,11 @@ def bench(
     machine = measure_machine(file, engine.threads)
     found = list(measure_all(model, file, work, expert_counts, engine))
     show(found, machine)
+    drafting = measure_drafting(model, work, engine) if engine.mtp else None
+    if drafting is not None:
+        show_drafting(drafting)
     if json_file is not None:
-        write_json(json_file, found, machine, engine)
+        write_json(json_file, found, drafting, machine, engine)
 
 
 def measure_machine(file: ModelFile, threads: int | None) -> "MachineSpeed":
@@ -130,9 +142,36 @@ def measure_all(
 ) -> Iterator[Measurement]:
     """The model is opened anew for each number of experts; its pages stay in memory."""
     for experts in expert_counts:
-        opened = open_engine(model, replace(engine, ctx=engine.ctx or work.ctx, experts=experts))
+        opened = open_engine(model, replace(engine, ctx=engine.ctx or work.ctx, experts=experts, mtp=0))
         yield from measure(opened.session, file, work, experts)
         del opened  # before the next one is read, where it is not mapped
+
+
+def measure_drafting(model: str | None, work: Work, engine: EngineOptions) -> Drafting:
+    depth = engine.mtp or 0
+    ctx = max(engine.ctx or 0, drafting_ctx(depth, work.decode))
+    opened = open_engine(model, replace(engine, ctx=ctx))
+    plain = opened.model.session(ctx=ctx, kv=engine.kv, chunk=engine.chunk)
+    return measure_drafts(opened.session, plain, depth, work.decode, work.rounds)
+
+
+def show_drafting(drafting: Drafting) -> None:
+    """Costs are in steps of one row; a break-even of `-` cannot be reached."""
+    table = Table(box=None, pad_edge=False)
+    for name in ("drafts", "right", "verify step", "with drafts", "break-even"):
+        table.add_column(name, justify="right")
+    for depth in range(1, len(drafting.steps) + 1):
+        right, break_even = drafting.right(depth), drafting.break_even(depth)
+        table.add_row(
+            str(depth),
+            "-" if right is None else f"{right:.0%} of {drafting.drafts[depth - 1][0]}",
+            f"{drafting.steps[depth - 1]:.2f}",
+            f"{drafting.cost(depth):.2f}",
+            "-" if break_even is None else f"{break_even:.0%}",
+        )
+    console = Console(soft_wrap=True, highlight=False)
+    console.print(f"\nDrafting; costs in steps of one row ({drafting.step_seconds * 1e3:.2f} ms):")
+    console.print(table)
 
 
 def show(found: Sequence[Measurement], machine: "MachineSpeed") -> None:
@@ -155,7 +194,11 @@ def show(found: Sequence[Measurement], machine: "MachineSpeed") -> None:
 
 
 def write_json(
-    path: Path, found: Sequence[Measurement], machine: "MachineSpeed", engine: EngineOptions
+    path: Path,
+    found: Sequence[Measurement],
+    drafting: Drafting | None,
+    machine: "MachineSpeed",
+    engine: EngineOptions,
 ) -> None:
     import hy3core
 
@@ -165,6 +208,7 @@ def write_json(
         "machine": machine._asdict(),
         "options": asdict(engine),
         "results": [one.to_json(machine) for one in found],
+        "drafting": None if drafting is None else drafting.to_json(),
     }
     aside = path.with_name(path.name + ".partial")
     aside.write_text(json.dumps(facts, indent=1) + "\n")

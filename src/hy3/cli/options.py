@@ -150,6 +150,10 @@ def ctx_option(text: str) -> Callable[[Any], Any]:
     return click.option("-c", "--ctx", type=Whole(1, LARGE, hint, units=True), metavar="N", help=text)
 
 
+def mtp_option(text: str) -> Callable[[Any], Any]:
+    return click.option("--mtp", type=Whole(0, 8, "Give 0 (no drafts) to 8"), metavar="N", help=text)
+
+
 def kv_option() -> Callable[[Any], Any]:
     return click.option(
         "--kv",
@@ -201,6 +205,11 @@ experts_option = click.option(
     "--experts", type=EXPERTS, metavar="K", help="Experts used for each token. Left out: as the file says."
 )
 
+default_mtp_option = mtp_option(
+    "Most tokens that the model's MTP layer drafts at a time; the answer is the same with and without. Left "
+    "out: as many as pay; 0 where there is no MTP layer."
+)
+
 engine_options = Group(
     "engine",
     EngineOptions,
@@ -230,13 +239,7 @@ engine_options = Group(
             metavar="N",
             help="Prompt tokens computed at a time.",
         ),
-        click.option(
-            "--mtp",
-            type=Whole(0, 8, "Give 0 (no drafts) to 8"),
-            metavar="N",
-            help="Most tokens that the model's MTP layer drafts at a time; the answer is the same with and "
-            "without. Left out: as many as pay; 0 where there is no MTP layer.",
-        ),
+        default_mtp_option,
         click.option(
             "--mtp-model",
             metavar="FILE",
