@@ -22,12 +22,15 @@ class Clock {
     std::chrono::steady_clock::time_point begin_ = std::chrono::steady_clock::now();
 };
 
-// softmax(logits / temperature)[id]; greedy choice counts as temperature 1.
+// softmax(logits / temperature)[id]; greedy choice counts as temperature 1. Logits far below the largest do
+// not matter for an estimate, and are most of a vocabulary.
 double probability(std::span<const float> logits, int32_t id, double temperature) {
     const float scale = temperature > 0.0 ? static_cast<float>(1.0 / temperature) : 1.0f;
     const float largest = *std::max_element(logits.begin(), logits.end());
+    const float far = largest - 16.0f / scale;
     float total = 0.0f;
-    for (const float x : logits) total += std::exp((x - largest) * scale);
+    for (const float x : logits)
+        if (x > far) total += std::exp((x - largest) * scale);
     return std::exp((logits[static_cast<size_t>(id)] - largest) * scale) / total;
 }
 
