@@ -85,4 +85,11 @@ def test_drafts(bench: Any, tmp_path: Path) -> None:
     assert all(cost > 0 for cost in (*facts["steps"], facts["draft"], facts["step_seconds"]))
     assert facts["drafts"][0][0] > 0
     assert "Drafting" not in bench("-p", 0, "-n", 2).stdout
-    assert "drafts need tokens" in bench("-n", 0, "--mtp", 1).output
+    assert bench("-p", 0, "-n", 3, "--mtp", 2, "--rounds", 1).exit_code == 0
+
+
+def test_too_few_tokens_for_drafts(bench: Any) -> None:
+    for n in (0, 2):
+        result = bench("-p", 4, "-n", n, "--mtp", 2)
+        assert result.exit_code == 2
+        assert f"-n {n} leaves no room for --mtp 2" in str(result.exception) + result.output

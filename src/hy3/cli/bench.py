@@ -108,9 +108,10 @@ def bench(
     amount to: for single tokens the bytes that must be read, as a share of the memory bandwidth measured in
     the same run; for a prompt the multiplications and additions, as a share of the measured int8 rate.
     """
-    if decode == 0 and (prompt == 0 or engine.mtp):
-        what = "-n is 0, and drafts need tokens" if engine.mtp else "Both -p and -n are 0"
-        raise click.UsageError(f"{what}. Give something to measure")
+    if prompt == 0 and decode == 0:
+        raise click.UsageError("Both -p and -n are 0. Give something to measure")
+    if engine.mtp and decode <= engine.mtp:
+        raise click.UsageError(f"-n {decode} leaves no room for --mtp {engine.mtp}. Give a larger -n")
     work = Work(prompt, decode, depths, rounds)
     if engine.ctx is not None and engine.ctx < work.ctx:
         raise click.UsageError(f"-c {engine.ctx} is less than the {work.ctx} tokens measured. Leave it out")
