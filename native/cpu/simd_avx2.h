@@ -180,4 +180,136 @@ HY3_INLINE void transpose_quarters(I a, I b, I c, I d, I out[4]) {
     for (int j = 0; j < 4; j++) out[j] = {lo[j], hi[j]};
 }
 
+// On bytes; see simd_plain.h.
+HY3_INLINE I load_halves(const void* a, const void* b) {
+    return {_mm256_loadu_si256(static_cast<const __m256i*>(a)),
+            _mm256_loadu_si256(static_cast<const __m256i*>(b))};
+}
+HY3_INLINE __m256i load_two(const void* a, const void* b) {
+    return _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(a))),
+                                   _mm_loadu_si128(static_cast<const __m128i*>(b)), 1);
+}
+HY3_INLINE I load_quarters(const void* a, const void* b, const void* c, const void* d) {
+    return {load_two(a, b), load_two(c, d)};
+}
+HY3_INLINE I set_bytes(int value) {
+    const __m256i x = _mm256_set1_epi8(static_cast<char>(value));
+    return {x, x};
+}
+HY3_INLINE I add_bytes(I a, I b) {
+    return {_mm256_add_epi8(a.lo, b.lo), _mm256_add_epi8(a.hi, b.hi)};
+}
+HY3_INLINE I either(I a, I b) {
+    return {_mm256_or_si256(a.lo, b.lo), _mm256_or_si256(a.hi, b.hi)};
+}
+template <int right, uint32_t mask>
+HY3_INLINE __m256i bits_half(__m256i x) {
+    if constexpr (right > 0) x = _mm256_srli_epi32(x, right);
+    if constexpr (right < 0) x = _mm256_slli_epi32(x, -right);
+    return _mm256_and_si256(x, _mm256_set1_epi32(static_cast<int32_t>(mask)));
+}
+template <int right, uint32_t mask>
+HY3_INLINE I bits(I x) {
+    return {bits_half<right, mask>(x.lo), bits_half<right, mask>(x.hi)};
+}
+template <int first, int second, uint32_t mask>
+HY3_INLINE I bit_planes(const uint8_t* p) {
+    const __m256i x = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p));
+    return {bits_half<first, mask>(x), bits_half<second, mask>(x)};
+}
+HY3_INLINE __m256i nibbles_half(const uint8_t* p) {
+    const __m256i twice = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    return _mm256_and_si256(_mm256_srlv_epi32(twice, _mm256_set_epi32(4, 4, 4, 4, 0, 0, 0, 0)),
+                            _mm256_set1_epi8(15));
+}
+HY3_INLINE I nibbles_by_16(const uint8_t* a, const uint8_t* b) {
+    return {nibbles_half(a), nibbles_half(b)};
+}
+// 0xff in the bytes whose bit is set.
+HY3_INLINE __m256i spread_bits(uint32_t set) {
+    const __m256i byte_of_each =
+        _mm256_set_epi64x(0x0303030303030303, 0x0202020202020202, 0x0101010101010101, 0);
+    const __m256i bit = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201));
+    const __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int32_t>(set)), byte_of_each);
+    return _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
+}
+HY3_INLINE I bytes_where(uint64_t set, int value) {
+    const __m256i x = _mm256_set1_epi8(static_cast<char>(value));
+    return {_mm256_and_si256(x, spread_bits(static_cast<uint32_t>(set))),
+            _mm256_and_si256(x, spread_bits(static_cast<uint32_t>(set >> 32)))};
+}
+// -x = (x ^ -1) - -1
+HY3_INLINE __m256i signed_half(__m256i x, uint32_t minus, __m256i offset) {
+    const __m256i negative = spread_bits(minus);
+    return _mm256_add_epi8(_mm256_sub_epi8(_mm256_xor_si256(x, negative), negative), offset);
+}
+HY3_INLINE I signed_bytes(I x, uint64_t minus, int offset) {
+    const __m256i shift = _mm256_set1_epi8(static_cast<char>(offset));
+    return {signed_half(x.lo, static_cast<uint32_t>(minus), shift),
+            signed_half(x.hi, static_cast<uint32_t>(minus >> 32), shift)};
+}
+HY3_INLINE I lookup_16(const void* table, I index) {
+    const __m256i values = _mm256_broadcastsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(table)));
+    return {_mm256_shuffle_epi8(values, index.lo), _mm256_shuffle_epi8(values, index.hi)};
+}
+HY3_INLINE int64_t read_64(const void* p) {
+    int64_t word;
+    __builtin_memcpy(&word, p, 8);
+    return word;
+}
+template <typename Grid, typename At>
+HY3_INLINE I grid_of_8(const Grid* grid, At at) {
+    const auto half = [&](int first) {
+        return _mm256_set_epi64x(read_64(grid[at(first + 3)]), read_64(grid[at(first + 2)]),
+                                 read_64(grid[at(first + 1)]), read_64(grid[at(first)]));
+    };
+    return {half(0), half(4)};
+}
+HY3_INLINE int64_t read_pair(const void* a, const void* b) {
+    uint32_t low, high;
+    __builtin_memcpy(&low, a, 4);
+    __builtin_memcpy(&high, b, 4);
+    return static_cast<int64_t>(low | static_cast<uint64_t>(high) << 32);
+}
+template <typename Grid>
+HY3_INLINE I grid_of_4(const Grid* grid, I index) {
+    alignas(32) uint32_t at[16];
+    store_bytes(at, index);
+    const auto pair = [&](int i) { return read_pair(grid[at[i]], grid[at[i + 1]]); };
+    return {_mm256_set_epi64x(pair(6), pair(4), pair(2), pair(0)),
+            _mm256_set_epi64x(pair(14), pair(12), pair(10), pair(8))};
+}
+HY3_INLINE I widen_bytes(const uint8_t* p) {
+    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
+    return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
+}
+template <int width>
+HY3_INLINE __m256i fields_half(uint32_t x) {
+    constexpr int w = width;
+    const __m256i counts = _mm256_set_epi32(7 * w, 6 * w, 5 * w, 4 * w, 3 * w, 2 * w, w, 0);
+    return _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32(static_cast<int32_t>(x)), counts),
+                            _mm256_set1_epi32((1 << width) - 1));
+}
+template <int width>
+HY3_INLINE I fields(uint32_t first, uint32_t second) {
+    return {fields_half<width>(first), fields_half<width>(second)};
+}
+HY3_INLINE F low_half_to_float(I words) {
+    const __m256i mask = _mm256_set1_epi32(0xffff);
+    const __m256i mixed =
+        _mm256_packus_epi32(_mm256_and_si256(words.lo, mask), _mm256_and_si256(words.hi, mask));
+    const __m256i halves = _mm256_permute4x64_epi64(mixed, 0xd8);
+    return {_mm256_cvtph_ps(_mm256_castsi256_si128(halves)),
+            _mm256_cvtph_ps(_mm256_extracti128_si256(halves, 1))};
+}
+template <int at>
+HY3_INLINE __m256 byte_to_float_half(__m256i words) {
+    if constexpr (at < 3) words = _mm256_slli_epi32(words, 24 - 8 * at);
+    return _mm256_cvtepi32_ps(_mm256_srai_epi32(words, 24));
+}
+template <int at>
+HY3_INLINE F byte_to_float(I words) {
+    return {byte_to_float_half<at>(words.lo), byte_to_float_half<at>(words.hi)};
+}
+
 #include "cpu/simd_x86.h"

@@ -150,4 +150,95 @@ HY3_INLINE void transpose_quarters(I a, I b, I c, I d, I out[4]) {
     out[3] = _mm512_unpackhi_epi64(ab_hi, cd_hi);
 }
 
+// On bytes; see simd_plain.h.
+HY3_INLINE I load_halves(const void* a, const void* b) {
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256(static_cast<const __m256i*>(a))),
+                              _mm256_loadu_si256(static_cast<const __m256i*>(b)), 1);
+}
+// Broadcasts under a mask need no shuffle.
+HY3_INLINE I load_quarters(const void* a, const void* b, const void* c, const void* d) {
+    const auto quarter = [](const void* p) { return _mm_loadu_si128(static_cast<const __m128i*>(p)); };
+    I x = _mm512_castsi128_si512(quarter(a));
+    x = _mm512_mask_broadcast_i32x4(x, 0x00f0, quarter(b));
+    x = _mm512_mask_broadcast_i32x4(x, 0x0f00, quarter(c));
+    return _mm512_mask_broadcast_i32x4(x, 0xf000, quarter(d));
+}
+HY3_INLINE I set_bytes(int value) {
+    return _mm512_set1_epi8(static_cast<char>(value));
+}
+HY3_INLINE I add_bytes(I a, I b) {
+    return _mm512_add_epi8(a, b);
+}
+HY3_INLINE I either(I a, I b) {
+    return _mm512_or_si512(a, b);
+}
+template <int right, uint32_t mask>
+HY3_INLINE I bits(I x) {
+    if constexpr (right != 0) x = _mm512_ror_epi32(x, right & 31);
+    return _mm512_and_si512(x, iset1(static_cast<int32_t>(mask)));
+}
+// 32-bit words a in the low half, b in the high one.
+HY3_INLINE I words_by_half(int a, int b) {
+    return _mm512_set_epi32(b, b, b, b, b, b, b, b, a, a, a, a, a, a, a, a);
+}
+template <int first, int second, uint32_t mask>
+HY3_INLINE I bit_planes(const uint8_t* p) {
+    const I twice = _mm512_broadcast_i64x4(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)));
+    return _mm512_and_si512(_mm512_rorv_epi32(twice, words_by_half(first & 31, second & 31)),
+                            iset1(static_cast<int32_t>(mask)));
+}
+HY3_INLINE I nibbles_by_16(const uint8_t* a, const uint8_t* b) {
+    const I low = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(a)));
+    const I both =
+        _mm512_mask_broadcast_i32x4(low, 0xff00, _mm_loadu_si128(reinterpret_cast<const __m128i*>(b)));
+    const I counts = _mm512_set_epi32(4, 4, 4, 4, 0, 0, 0, 0, 4, 4, 4, 4, 0, 0, 0, 0);
+    return _mm512_and_si512(_mm512_srlv_epi32(both, counts), _mm512_set1_epi8(15));
+}
+HY3_INLINE I bytes_where(uint64_t set, int value) {
+    return _mm512_maskz_mov_epi8(set, set_bytes(value));
+}
+HY3_INLINE I signed_bytes(I x, uint64_t minus, int offset) {
+    const I shifted = add_bytes(x, set_bytes(offset));
+    return _mm512_mask_sub_epi8(shifted, minus, set_bytes(2 * offset), shifted);
+}
+HY3_INLINE I lookup_16(const void* table, I index) {
+    return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(static_cast<const __m128i*>(table))),
+                               index);
+}
+template <typename Grid, typename At>
+HY3_INLINE I grid_of_8(const Grid* grid, At at) {
+    I x = _mm512_setzero_si512();
+#pragma GCC unroll 8
+    for (int i = 0; i < 8; i++) {
+        int64_t entry;
+        __builtin_memcpy(&entry, grid[at(i)], 8);
+        x = _mm512_mask_set1_epi64(x, static_cast<__mmask8>(1u << i), entry);
+    }
+    return x;
+}
+template <typename Grid>
+HY3_INLINE I grid_of_4(const Grid* grid, I index) {
+    return _mm512_i32gather_epi32(index, grid, 4);
+}
+HY3_INLINE I widen_bytes(const uint8_t* p) {
+    return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+}
+template <int width>
+HY3_INLINE I fields(uint32_t first, uint32_t second) {
+    const I both =
+        _mm512_mask_set1_epi32(iset1(static_cast<int32_t>(first)), 0xff00, static_cast<int32_t>(second));
+    constexpr int w = width;
+    const I counts = _mm512_set_epi32(7 * w, 6 * w, 5 * w, 4 * w, 3 * w, 2 * w, w, 0, 7 * w, 6 * w, 5 * w,
+                                      4 * w, 3 * w, 2 * w, w, 0);
+    return _mm512_and_si512(_mm512_srlv_epi32(both, counts), iset1((1 << width) - 1));
+}
+HY3_INLINE F low_half_to_float(I words) {
+    return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(words));
+}
+template <int at>
+HY3_INLINE F byte_to_float(I words) {
+    if constexpr (at < 3) words = _mm512_slli_epi32(words, 24 - 8 * at);
+    return to_float(_mm512_srai_epi32(words, 24));
+}
+
 #include "cpu/simd_x86.h"

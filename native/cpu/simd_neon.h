@@ -164,15 +164,4 @@ HY3_INLINE void transpose_quarters(I a, I b, I c, I d, I out[4]) {
     }
 }
 
-HY3_INLINE void lookup_nibbles(const int8_t* table, int offset, const uint8_t* packed, uint8_t* u) {
-    const int8x16_t values = vaddq_s8(vld1q_s8(table), vdupq_n_s8(static_cast<int8_t>(offset)));
-    const uint8x16_t bytes = vld1q_u8(packed);
-    vst1q_u8(u, vreinterpretq_u8_s8(vqtbl1q_s8(values, vandq_u8(bytes, vdupq_n_u8(15)))));
-    vst1q_u8(u + 16, vreinterpretq_u8_s8(vqtbl1q_s8(values, vshrq_n_u8(bytes, 4))));
-}
-
-HY3_INLINE void scale_bytes(uint64_t bytes, float factor, float* out) {
-    const int16x8_t words = vmovl_s8(vcreate_s8(bytes));
-    vst1q_f32(out, vmulq_n_f32(vcvtq_f32_s32(vmovl_s16(vget_low_s16(words))), factor));
-    vst1q_f32(out + 4, vmulq_n_f32(vcvtq_f32_s32(vmovl_high_s16(words)), factor));
-}
+#include "cpu/simd_plain.h"

@@ -240,13 +240,4 @@ HY3_INLINE void transpose_quarters(I a, I b, I c, I d, I out[4]) {
             for (int r = 0; r < 4; r++) out[i].v[4 * j + r] = rows[r]->v[4 * j + i];
 }
 
-// u[i] = table[nibble i] + offset: the low nibbles of 16 bytes, then the high ones.
-HY3_INLINE void lookup_nibbles(const int8_t* table, int offset, const uint8_t* packed, uint8_t* u) {
-    for (int i = 0; i < 16; i++) u[i] = static_cast<uint8_t>(table[packed[i] & 15] + offset);
-    for (int i = 0; i < 16; i++) u[16 + i] = static_cast<uint8_t>(table[packed[i] >> 4] + offset);
-}
-
-// Eight signed bytes, the lowest first, times a factor.
-HY3_INLINE void scale_bytes(uint64_t bytes, float factor, float* out) {
-    for (int i = 0; i < 8; i++) out[i] = static_cast<float>(static_cast<int8_t>(bytes >> (8 * i))) * factor;
-}
+#include "cpu/simd_plain.h"

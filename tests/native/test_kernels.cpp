@@ -80,41 +80,53 @@ bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
 
 }  // namespace
 
+// Row o of w times row r of x, in double precision; `size`: the norm of the weights.
+struct Exact {
+    double value = 0.0;
+    double size = 0.0;
+};
+Exact exact_product(const float* w, const float* x, int64_t cols) {
+    Exact out;
+    for (int64_t c = 0; c < cols; c++) {
+        const auto weight = static_cast<double>(w[c]);
+        out.value += weight * static_cast<double>(x[c]);
+        out.size += weight * weight;
+    }
+    out.size = std::sqrt(out.size);
+    return out;
+}
+
 TEST(kernels_agree_to_the_bit_and_with_float_arithmetic) {
     constexpr int64_t rows = 37, n = 13;
     for (const Type type :
-         {Type::F32, Type::F16, Type::BF16, Type::Q8_0, Type::Q4_0, Type::IQ4_NL, Type::MXFP4, Type::Q2_K,
-          Type::Q3_K, Type::Q4_K, Type::Q5_K, Type::Q6_K, Type::IQ4_XS}) {
-        const bool super = type_info(type).block == 256, small = type_info(type).block == 32;
-        for (const int64_t cols : {super ? int64_t{256} : int64_t{32}, super   ? int64_t{1536}
-                                                                       : small ? 1120
-                                                                               : 1099}) {
-            const std::vector<float> weights = noise(rows * cols, 1), x = noise(n * cols, 2);
-            const uint64_t row = row_bytes(type, static_cast<uint64_t>(cols));
-            std::vector<uint8_t> blocks(static_cast<size_t>(rows) * row);
-            quantize(type, weights.data(), blocks.data(), rows, cols, nullptr);
-            const Matrix w{type, rows, cols, blocks.data(), row};
+         {Type::F32,   Type::F16,    Type::BF16,    Type::Q8_0,   Type::Q4_0,  Type::Q4_1,
+          Type::Q5_0,  Type::Q5_1,   Type::Q2_K,    Type::Q3_K,   Type::Q4_K,  Type::Q5_K,
+          Type::Q6_K,  Type::IQ4_NL, Type::MXFP4,   Type::IQ4_XS, Type::IQ3_S, Type::IQ3_XXS,
+          Type::IQ2_S, Type::IQ2_XS, Type::IQ2_XXS, Type::IQ1_M,  Type::IQ1_S}) {
+        const int64_t block = type_info(type).block;
+        for (const int64_t cols : {block, block == 256 ? int64_t{1536} : block == 32 ? 1120 : 1099}) {
+            const std::vector<uint8_t> blocks = test::random_blocks(type, rows, cols, 1);
+            const std::vector<float> x = noise(n * cols, 2);
+            const Matrix w{type, rows, cols, blocks.data(), row_bytes(type, static_cast<uint64_t>(cols))};
             const std::vector<float> first = multiply(*usable_kernels().back(), w, x, n);
             for (const Kernels* kernels : usable_kernels()) {
                 CHECK(same_bits(multiply(*kernels, w, x, n), first));
-                // One row at a time takes the other path.
-                const std::vector<float> one(x.begin() + 5 * cols, x.begin() + 6 * cols);
-                const std::vector<float> alone = multiply(*kernels, w, one, 1);
-                CHECK(same_bits(alone, {first.begin() + 5 * rows, first.begin() + 6 * rows}));
+                // Few rows at a time take other paths.
+                for (const int64_t some : {1, 2, 3, 5, 7}) {
+                    const std::vector<float> few(x.begin() + 5 * cols, x.begin() + (5 + some) * cols);
+                    CHECK(same_bits(multiply(*kernels, w, few, some),
+                                    {first.begin() + 5 * rows, first.begin() + (5 + some) * rows}));
+                }
             }
             std::vector<float> values(static_cast<size_t>(rows * cols));
             dequantize(type, blocks.data(), values.data(), rows * cols);
             for (int64_t r = 0; r < n; r++)
                 for (int64_t o = 0; o < rows; o++) {
-                    double exact = 0.0;
-                    for (int64_t c = 0; c < cols; c++)
-                        exact += static_cast<double>(values[static_cast<size_t>(o * cols + c)]) *
-                                 static_cast<double>(x[static_cast<size_t>(r * cols + c)]);
-                    // Rounding activations to int8 costs about 0.5% of the norm of a product of this length.
-                    const double allowed =
-                        (takes_quantized(type) ? 0.05 : 1e-5) * std::sqrt(static_cast<double>(cols));
-                    CHECK(std::abs(exact - static_cast<double>(first[static_cast<size_t>(r * rows + o)])) <
-                          allowed);
+                    const Exact exact = exact_product(values.data() + o * cols, x.data() + r * cols, cols);
+                    // Rounding activations to int8 costs about 0.5% of the norm of the weights.
+                    const double allowed = (takes_quantized(type) ? 0.05 : 1e-5) * exact.size;
+                    const auto got = static_cast<double>(first[static_cast<size_t>(r * rows + o)]);
+                    CHECK(std::abs(exact.value - got) < allowed);
                 }
         }
     }

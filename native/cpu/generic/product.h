@@ -3,43 +3,11 @@
 // Quantized weights: for each output, over the groups of columns in order,
 //   acc = fma(dot, scale_w * scale_x, acc)    dot: the exact integer sum of the group
 //   acc = fma(bias_w, scale_x * sum_x, acc)   where the format has minima
-// Both paths below do exactly this, so which of them runs changes no bit: for one activation row the 16
-// weight rows are dotted one by one and the sums transposed; for more, the weights are transposed once and
+// Both paths below do exactly this, so which of them runs changes no bit: for one or two activation rows the
+// 16 weight rows are dotted one by one and the sums transposed; for more, the weights are transposed once and
 // every activation row uses them, a lane per weight row.
 //
 // Float weights: 16 sums by column, each a chain of fma, added up in one fixed tree.
-
-// Columns of a panel that are unpacked at a time: they and their activations fit the first-level cache.
-constexpr int kColumns = 1024;
-
-// Some columns of 16 weight rows, unpacked.
-struct Panel {
-    static constexpr int64_t stride =
-        kColumns + 64;  // so that the rows do not fall on the same sets of the cache
-    static constexpr int groups = kColumns / 16;
-    alignas(64) uint8_t rows[kPanel * stride];
-    alignas(64) uint8_t words[kPanel * kColumns];  // the same, as Tile orders them
-    alignas(64) float scale[groups * kPanel];      // by group, a lane per row
-    alignas(64) float bias[groups * kPanel];
-    alignas(64) float row_scale[kPanel * groups];  // by row, as the blocks give them; possibly float16
-    alignas(64) float row_bias[kPanel * groups];
-};
-
-// From scales by row, in the format's type, to float32 by group.
-template <typename Scale>
-HY3_INLINE void transpose_scales(int groups, float* by_row, float* by_group) {
-    for (int first = 0; first < groups; first += 16) {
-        if constexpr (sizeof(Scale) == 2) {
-            float wide[16 * 16];
-            for (int r = 0; r < kPanel; r++)
-                store(wide + 16 * r,
-                      load_f16(reinterpret_cast<const Scale*>(by_row) + r * Panel::groups + first));
-            transpose_words(wide, 64, by_group + first * kPanel);
-        } else {
-            transpose_words(by_row + first, Panel::groups * sizeof(float), by_group + first * kPanel);
-        }
-    }
-}
 
 // Unpacks columns [column, column + columns) of 16 rows.
 using UnpackPanel = void (*)(const uint8_t* const* rows, int64_t column, int columns, Panel& panel);
@@ -47,26 +15,38 @@ using UnpackPanel = void (*)(const uint8_t* const* rows, int64_t column, int col
 template <typename Format>
 static void unpack_panel(const uint8_t* const* rows, int64_t column, int columns, Panel& panel) {
     using Block = typename Format::Block;
-    using Scale = typename Format::Scale;
-    constexpr int groups = Format::elements / Format::group;
-    const int blocks = columns / Format::elements;
-    for (int r = 0; r < kPanel; r++) {
+    const int64_t blocks = columns / Format::elements;
+    for (int64_t r = 0; r < kPanel; r++) {
         const auto* from = reinterpret_cast<const Block*>(rows[r]) + column / Format::elements;
         uint8_t* u = panel.rows + r * Panel::stride;
-        auto* scale = reinterpret_cast<Scale*>(panel.row_scale) + r * Panel::groups;
-        auto* bias = reinterpret_cast<Scale*>(panel.row_bias) + r * Panel::groups;
         // Ask for the row's next columns: the turn comes back to it after the other 15 rows.
         const auto* next = reinterpret_cast<const uint8_t*>(from + blocks);
-        for (size_t line = 0; line < blocks * sizeof(Block); line += 64)
+        for (int64_t line = 0; line < blocks * static_cast<int64_t>(sizeof(Block)); line += 64)
             __builtin_prefetch(next + line, 0, 2);
-        for (int b = 0; b < blocks; b++)
-            Format::unpack(from[b], u + b * Format::elements, scale + b * groups, bias + b * groups);
+        if constexpr (Format::elements == 32) {
+            // Beside the last block of an odd number: any codes, since activations are zero there.
+            for (int64_t b = 0; b < blocks; b += 2)
+                store_bytes(u + 32 * b, Format::codes(from[b], from[b + 1 < blocks ? b + 1 : b]));
+            for (int64_t b = 0; b < blocks; b++) Format::scales(from[b], panel, b, r);
+        } else {
+            for (int64_t b = 0; b < blocks; b++) Format::codes(from[b], u + 256 * b);
+        }
     }
-    transpose_scales<Scale>(blocks * groups, panel.row_scale, panel.scale);
-    if constexpr (Format::has_bias) transpose_scales<Scale>(blocks * groups, panel.row_bias, panel.bias);
+    if constexpr (Format::elements == 32) {
+        Format::widen(panel, blocks);
+    } else {
+        constexpr int lanes = Format::elements / Format::group * kPanel;
+        const int64_t first = column / Format::elements;
+        for (int64_t b = 0; b < blocks; b++)
+            Format::scales({rows, (first + b) * static_cast<int64_t>(sizeof(Block))}, panel.scale + b * lanes,
+                           panel.bias + b * lanes);
+    }
 }
 
-// The arithmetic, for all formats that have these in common (see unpack.h).
+// So many activation rows at most are dotted one by one: transposing the weights would cost more.
+constexpr int64_t kSingles = 2;
+
+// The arithmetic, for all formats that have these in common (see panel.h).
 template <int group, bool wide, bool has_bias>
 struct QuantizedProduct {
     HY3_INLINE const int32_t* sums(const QuantizedRows& x, int64_t row) {
@@ -156,30 +136,32 @@ struct QuantizedProduct {
 
     static void run_columns(int offset, const ProductRows& rows, int64_t column, int columns, float* tile,
                             Panel& s) {
-        const QuantizedRows& x = *rows.q;
-        const auto at = [&](int64_t i) { return rows.index != nullptr ? rows.index[i] : i; };
-        if (rows.n == 1) {
-            single(offset, x, at(0), column, columns, s, tile);
+        if (rows.n <= kSingles) {
+            for (int64_t i = 0; i < rows.n; i++)
+                single(offset, *rows.q, rows.index != nullptr ? rows.index[i] : i, column, columns, s,
+                       tile + i * kPanel);
             return;
         }
         for (int first = 0; first < columns; first += 64)
             Tile::interleave(s.rows + first, Panel::stride, s.words + first * kPanel);
         int64_t i = 0;
-        for (; i + kRowBlock <= rows.n; i += kRowBlock) {
-            int64_t block_rows[kRowBlock];
-            for (int r = 0; r < kRowBlock; r++) block_rows[r] = at(i + r);
-            block<kRowBlock>(offset, x, block_rows, column, columns, s, tile + i * kPanel);
+        for (; i + kRowBlock <= rows.n; i += kRowBlock)
+            some_rows<kRowBlock>(kRowBlock, i, offset, rows, column, columns, tile, s);
+        if constexpr (kRowBlock > 1) {
+            if (i < rows.n) some_rows<kRowBlock - 1>(rows.n - i, i, offset, rows, column, columns, tile, s);
         }
-        if constexpr (kRowBlock > 4) {
-            for (; i + 4 <= rows.n; i += 4) {
-                const int64_t block_rows[4] = {at(i), at(i + 1), at(i + 2), at(i + 3)};
-                block<4>(offset, x, block_rows, column, columns, s, tile + i * kPanel);
-            }
+    }
+
+    // The `count` rows from `first` on, count <= n: with the block of that size.
+    template <int n>
+    static void some_rows(int64_t count, int64_t first, int offset, const ProductRows& rows, int64_t column,
+                          int columns, float* tile, Panel& s) {
+        if constexpr (n > 1) {
+            if (count < n) return some_rows<n - 1>(count, first, offset, rows, column, columns, tile, s);
         }
-        for (; i < rows.n; i++) {
-            const int64_t row = at(i);
-            block<1>(offset, x, &row, column, columns, s, tile + i * kPanel);
-        }
+        int64_t block_rows[n];
+        for (int r = 0; r < n; r++) block_rows[r] = rows.index != nullptr ? rows.index[first + r] : first + r;
+        block<n>(offset, *rows.q, block_rows, column, columns, s, tile + first * kPanel);
     }
 };
 
@@ -218,58 +200,86 @@ HY3_INLINE float sum_tree(F x) {
     return (lanes[0] + lanes[4]) + (lanes[8] + lanes[12]);
 }
 
+// Chains of a panel and some activation rows, between spans of columns.
+constexpr int kFloatBatch = 8;
+struct FloatSums {
+    alignas(64) float chains[kFloatBatch][kPanel][16];
+};
+static_assert(sizeof(FloatSums) <= sizeof(Panel));
+
+// Columns after which the same weights are used by the next activation rows: a span of both fits the
+// first-level cache.
+constexpr int64_t kFloatSpan = 512;
+
 template <typename Load>
 struct FloatProduct {
     using Value = typename Load::Value;
 
-    // m weight rows times n activation rows.
+    // m weight rows, from row r of the panel on, times n activation rows, from row i of the batch on; columns
+    // [from, to).
     template <int m, int n>
-    HY3_INLINE void block(const Value* const* w, const float* const* x, int64_t cols, float* tile,
-                          int64_t column) {
+    HY3_INLINE void block(const Value* const* weights, const float* const* activations, int64_t from,
+                          int64_t to, int64_t i, int64_t r, FloatSums& sums) {
+        const Value* w[m];
+        const float* x[n];
+        for (int a = 0; a < m; a++) w[a] = weights[r + a];
+        for (int b = 0; b < n; b++) x[b] = activations[i + b];
         F acc[m][n];
-        for (int r = 0; r < m; r++)
-            for (int i = 0; i < n; i++) acc[r][i] = set1(0.0f);
-        int64_t c = 0;
-        for (; c + 16 <= cols; c += 16) {
-            F activations[n];
-            for (int i = 0; i < n; i++) activations[i] = load(x[i] + c);
-            for (int r = 0; r < m; r++) {
-                const F weights = Load::vector(w[r] + c);
-                for (int i = 0; i < n; i++) acc[r][i] = fma(weights, activations[i], acc[r][i]);
+        for (int a = 0; a < m; a++)
+            for (int b = 0; b < n; b++) acc[a][b] = from == 0 ? set1(0.0f) : load(sums.chains[i + b][r + a]);
+        int64_t c = from;
+        for (; c + 16 <= to; c += 16) {
+            F v[n];
+            for (int b = 0; b < n; b++) v[b] = load(x[b] + c);
+            for (int a = 0; a < m; a++) {
+                const F u = Load::vector(w[a] + c);
+                for (int b = 0; b < n; b++) acc[a][b] = fma(u, v[b], acc[a][b]);
             }
         }
-        if (c < cols) {
-            const int rest = static_cast<int>(cols - c);
-            for (int r = 0; r < m; r++) {
+        if (c < to) {
+            const int rest = static_cast<int>(to - c);
+            for (int a = 0; a < m; a++) {
                 float lanes[16] = {};
-                for (int k = 0; k < rest; k++) lanes[k] = Load::scalar(w[r] + c + k);
-                const F weights = load(lanes);
-                for (int i = 0; i < n; i++) acc[r][i] = fma(weights, load_first(x[i] + c, rest), acc[r][i]);
+                for (int k = 0; k < rest; k++) lanes[k] = Load::scalar(w[a] + c + k);
+                const F u = load(lanes);
+                for (int b = 0; b < n; b++) acc[a][b] = fma(u, load_first(x[b] + c, rest), acc[a][b]);
             }
         }
-        for (int r = 0; r < m; r++)
-            for (int i = 0; i < n; i++) tile[i * kPanel + column + r] = sum_tree(acc[r][i]);
+        for (int a = 0; a < m; a++)
+            for (int b = 0; b < n; b++) store(sums.chains[i + b][r + a], acc[a][b]);
     }
 
-    static void run(const Matrix& w, int64_t first, int count, const ProductRows& rows, float* tile, void*) {
-        const auto at = [&](int64_t i) {
-            return rows.f + (rows.index != nullptr ? rows.index[i] : i) * w.cols;
-        };
-        for (int r = 0; r < count; r += kFloatWeights) {
-            const Value* weights[kFloatWeights];
-            for (int k = 0; k < kFloatWeights; k++)
-                weights[k] =
-                    reinterpret_cast<const Value*>(w.row(first + (r + k < count ? r + k : count - 1)));
-            int64_t i = 0;
-            for (; i + kFloatRows <= rows.n; i += kFloatRows) {
-                const float* x[kFloatRows];
-                for (int k = 0; k < kFloatRows; k++) x[k] = at(i + k);
-                block<kFloatWeights, kFloatRows>(weights, x, w.cols, tile + i * kPanel, r);
+    // The `count` rows from row i on, count <= n: with the block of that size.
+    template <int n>
+    static void some_rows(int64_t count, const Value* const* w, const float* const* x, int64_t from,
+                          int64_t to, int64_t i, int64_t r, FloatSums& sums) {
+        if constexpr (n > 1) {
+            if (count < n) return some_rows<n - 1>(count, w, x, from, to, i, r, sums);
+        }
+        block<kFloatWeights, n>(w, x, from, to, i, r, sums);
+    }
+
+    static void run(const Matrix& w, int64_t first, int count, const ProductRows& rows, float* tile,
+                    void* scratch) {
+        auto& sums = *static_cast<FloatSums*>(scratch);
+        const Value* weights[kPanel];
+        for (int r = 0; r < kPanel; r++)
+            weights[r] = reinterpret_cast<const Value*>(w.row(first + (r < count ? r : count - 1)));
+        for (int64_t done = 0; done < rows.n; done += kFloatBatch) {
+            const int64_t n = rows.n - done < kFloatBatch ? rows.n - done : kFloatBatch;
+            const float* x[kFloatBatch];
+            for (int64_t i = 0; i < n; i++)
+                x[i] = rows.f + (rows.index != nullptr ? rows.index[done + i] : done + i) * w.cols;
+            const int64_t span = n <= kFloatRows ? w.cols : kFloatSpan;
+            for (int64_t from = 0; from < w.cols; from += span) {
+                const int64_t to = from + span < w.cols ? from + span : w.cols;
+                for (int r = 0; r < count; r += kFloatWeights)
+                    for (int64_t i = 0; i < n; i += kFloatRows)
+                        some_rows<kFloatRows>(n - i, weights, x, from, to, i, r, sums);
             }
-            for (; i < rows.n; i++) {
-                const float* x = at(i);
-                block<kFloatWeights, 1>(weights, &x, w.cols, tile + i * kPanel, r);
-            }
+            for (int64_t i = 0; i < n; i++)
+                for (int r = 0; r < count; r++)
+                    tile[(done + i) * kPanel + r] = sum_tree(load(sums.chains[i][r]));
         }
     }
 };

@@ -2,6 +2,7 @@
 // its own, after the vector vocabulary.
 
 // clang-format off
+#include "cpu/generic/panel.h"
 #include "cpu/generic/unpack.h"
 #include "cpu/generic/tile.h"
 #include "cpu/generic/product.h"
