@@ -31,7 +31,8 @@ import hy3core
 PARTS = {
     "router": r"choose_experts|FloatProduct<.*LoadF32",
     "products": r"unpack|[Pp]roduct|Panel",
-    "attention": r"[Aa]ttention|store_kv|write_cache",
+    "attention": r"[Aa]ttention|attend_span|add_span|float_block|float_sums|score_block|mix_block|code_query|"
+    r"code_weights|weigh|store_row|write_cache",
     "quantization of activations": r"::quantize",
     "norms": r"rms_norm",
     "RoPE": r"rotate|rope",

@@ -13,6 +13,20 @@ hy3::Sampling convert(const hy3_sampling& s) {
     return {s.temperature, s.top_k, s.top_p, s.min_p, s.repeat_penalty, s.seed, s.choice};
 }
 
+hy3::KvType convert(hy3_kv_type type) {
+    switch (type) {
+        case HY3_KV_F32:
+            return hy3::KvType::f32;
+        case HY3_KV_F16:
+            return hy3::KvType::f16;
+        case HY3_KV_Q8:
+            return hy3::KvType::q8;
+        case HY3_KV_Q4:
+            return hy3::KvType::q4;
+    }
+    hy3::fail(hy3::Status::invalid_argument, "The KV type is unknown. Give f32, f16, q8 or q4.");
+}
+
 std::span<const int32_t> ids(const int32_t* data, size_t n) {
     return {data, n};
 }
@@ -86,9 +100,7 @@ hy3_session_options hy3_session_default_options(void) {
 
 hy3_status hy3_session_open(hy3_model* model, const hy3_session_options* o, hy3_session** out) {
     return guard([&] {
-        require(o->kv == HY3_KV_F32 || o->kv == HY3_KV_F16, "The KV type is unknown. Give f32 or f16.");
-        const hy3::SessionOptions options{o->ctx, o->kv == HY3_KV_F32 ? hy3::KvType::f32 : hy3::KvType::f16,
-                                          o->chunk, o->mtp};
+        const hy3::SessionOptions options{o->ctx, convert(o->kv), o->chunk, o->mtp};
         *out = new hy3_session{std::make_unique<hy3::Session>(model->model, options)};
     });
 }
@@ -104,6 +116,10 @@ void hy3_session_free(hy3_session* session) {
 void hy3_session_tokens(const hy3_session* session, const int32_t** tokens, size_t* n) {
     *tokens = session->session->tokens().data();
     *n = session->session->tokens().size();
+}
+
+uint64_t hy3_session_kv_bytes(const hy3_session* session) {
+    return session->session->kv_bytes();
 }
 
 hy3_status hy3_session_truncate(hy3_session* session, int64_t n) {

@@ -27,6 +27,9 @@ SessionOptions checked(const Model& model, SessionOptions options) {
              ". Give a number from 1 to that.");
     if (options.chunk < 1 || options.chunk > 65536)
         fail(Status::invalid_argument, "chunk is ", options.chunk, ". Give a number from 1 to 65536.");
+    if (options.kv == KvType::q4 && c.head_dim % kKvGroup != 0)
+        fail(Status::unsupported, "The KV type q4 scales ", kKvGroup,
+             " columns together, and the model's heads have ", c.head_dim, ". Use q8.");
     if (options.mtp && c.n_mtp_layers == 0)
         fail(Status::unsupported, model.file()->path(),
              ": the model has no MTP layer. Use a file that has one, or leave mtp off.");

@@ -31,6 +31,8 @@ class Session {
     const SessionOptions& options() const { return options_; }
     int64_t position() const { return static_cast<int64_t>(tokens_.size()); }
     const std::vector<int32_t>& tokens() const { return tokens_; }
+    // Bytes of the key/value cache at this length.
+    size_t kv_bytes() const { return cache_.bytes(); }
 
     // Forgets all but the first n tokens. n from 0 to position().
     void truncate(int64_t n);

@@ -7,6 +7,7 @@
 #include "core/host_memory.h"
 #include "core/routing.h"
 #include "cpu/activations.h"
+#include "cpu/attention.h"
 #include "cpu/cores.h"
 #include "cpu/threads.h"
 #include "quant/quant.h"
@@ -77,18 +78,19 @@ class CpuBackend final : public HostBackend {
     }
 
     void attention(const Batch& batch, int slot, const float* q, float* out) override {
-        const int group = c_.n_heads / c_.n_kv_heads;
-        const auto n = static_cast<int64_t>(batch.rows.size());
-        loop(n * c_.n_kv_heads, attention_work(batch), [&](int64_t task, int thread) {
-            // The longest rows first: a late long one would leave the other threads waiting.
-            const int64_t r = n - 1 - task / c_.n_kv_heads;
-            const int head = static_cast<int>(task % c_.n_kv_heads);
-            const Row& row = batch.rows[static_cast<size_t>(r)];
-            const KvCache& cache = *batch.caches[static_cast<size_t>(row.sequence)];
-            const int64_t at = r * c_.q_width() + static_cast<int64_t>(head) * group * c_.head_dim;
-            float* scratch = own(thread).attention.get(attention_scratch(group, c_.head_dim));
-            k_.attention({&cache.layout(), cache.pages().data(), slot, head, group, row.position, q + at,
-                          out + at, scratch});
+        plan_.make(batch, slot, c_, q, out);
+        if (plan_.by_span(pool_.size())) return attention_by_span(attention_work(batch));
+        const auto n = static_cast<int64_t>(plan_.tiles().size());
+        loop(n, attention_work(batch) / n, [&](int64_t task, int thread) {
+            const AttentionTile& tile = plan_.tiles()[static_cast<size_t>(task)];
+            const int64_t floats = partial_floats(tile.queries(), c_.head_dim);
+            float* sum = own(thread).partial.get(2 * floats);
+            for (int64_t span = 0; span < tile.spans(); span++) {
+                k_.attend_span(tile, span, span == 0 ? sum : sum + floats,
+                               attention_scratch_of(tile, thread));
+                if (span > 0) k_.add_span(tile, sum + floats, sum);
+            }
+            k_.finish_attention(tile, sum);
         });
     }
 
@@ -177,7 +179,8 @@ class CpuBackend final : public HostBackend {
 
     struct PerThread {
         Array<uint8_t> scratch;
-        Array<float> tile, tile2, attention;
+        Array<float> tile, tile2, partial;
+        Array<std::byte> attention;
     };
 
     PerThread& own(int thread) { return per_thread_[static_cast<size_t>(thread)]; }
@@ -223,6 +226,33 @@ class CpuBackend final : public HostBackend {
                 finish(tile + r * kPanel, products[i].y + r * w.rows + row, count);
         });
         for (const Product& product : products) observe(product.w, n, x);
+    }
+
+    std::byte* attention_scratch_of(const AttentionTile& tile, int thread) {
+        return own(thread).attention.get(attention_scratch(tile.queries(), c_.head_dim));
+    }
+
+    // The partial results of all spans, then for each tile their combination, in the order in which a single
+    // task would have combined them.
+    void attention_by_span(int64_t work) {
+        const auto& spans = plan_.spans();
+        float* partials = partials_.get(plan_.partial_floats());
+        const auto n = static_cast<int64_t>(spans.size());
+        loop(n, work / n, [&](int64_t task, int thread) {
+            const auto& [at, span] = spans[static_cast<size_t>(task)];
+            const AttentionTile& tile = plan_.tiles()[at];
+            float* partial =
+                partials + plan_.first_partial(at) + span * partial_floats(tile.queries(), c_.head_dim);
+            k_.attend_span(tile, span, partial, attention_scratch_of(tile, thread));
+        });
+        const auto n_tiles = static_cast<int64_t>(plan_.tiles().size());
+        loop(n_tiles, plan_.partial_floats() / n_tiles, [&](int64_t task, int) {
+            const AttentionTile& tile = plan_.tiles()[static_cast<size_t>(task)];
+            const int64_t floats = partial_floats(tile.queries(), c_.head_dim);
+            float* sum = partials + plan_.first_partial(static_cast<size_t>(task));
+            for (int64_t span = 1; span < tile.spans(); span++) k_.add_span(tile, sum + span * floats, sum);
+            k_.finish_attention(tile, sum);
+        });
     }
 
     void begin_set(FfnSet& set, int64_t n, const Ffn& ffn) {
@@ -333,11 +363,11 @@ class CpuBackend final : public HostBackend {
         for (int64_t p = 0; p < group.count; p++) copy_results(tile + p * kPanel, out + p * c_.hidden, count);
     }
 
-    // Of one row and key/value head, on average: both products with every position so far.
+    // Of all rows: both products with every position so far.
     int64_t attention_work(const Batch& batch) const {
         int64_t positions = 0;
         for (const Row& row : batch.rows) positions += row.position + 1;
-        return 2 * positions * c_.q_width() / c_.n_kv_heads / static_cast<int64_t>(batch.rows.size());
+        return 2 * positions * c_.q_width();
     }
 
     void finish_heads(const Floats& weight, int heads, const Batch& batch, int64_t r, float* row) const {
@@ -353,12 +383,11 @@ class CpuBackend final : public HostBackend {
         const KvCache& cache = *batch.caches[static_cast<size_t>(row.sequence)];
         const KvLayout& layout = cache.layout();
         std::byte* page = cache.pages()[static_cast<size_t>(row.position / kPageSize)];
-        const size_t within = static_cast<size_t>(row.position % kPageSize) *
-                              static_cast<size_t>(c_.head_dim) * layout.element_bytes();
+        const int within = row.position % kPageSize;
         for (int h = 0; h < c_.n_kv_heads; h++) {
             const int64_t at = static_cast<int64_t>(h) * c_.head_dim;
-            k_.store_kv(layout.type, c_.head_dim, k + at, page + layout.key_offset(slot, h) + within);
-            k_.store_kv(layout.type, c_.head_dim, v + at, page + layout.value_offset(slot, h) + within);
+            k_.store_key(layout, within, k + at, page + layout.key_offset(slot, h));
+            k_.store_value(layout, within, v + at, page + layout.value_offset(slot, h));
         }
     }
 
@@ -367,7 +396,8 @@ class CpuBackend final : public HostBackend {
     ThreadPool pool_;
     std::vector<PerThread> per_thread_;
     QuantizedArray input_;
-    Array<float> k_rows_, v_rows_, router_logits_, joined_, row_sums_;
+    Array<float> k_rows_, v_rows_, router_logits_, joined_, row_sums_, partials_;
+    AttentionPlan plan_;
     FfnSet routed_, every_row_;
     std::vector<FfnGroup> groups_;
     std::vector<int32_t> sorted_rows_;  // row of each (row, choice) pair, sorted by expert

@@ -49,21 +49,37 @@ struct ProductRows {
     int64_t n = 0;
 };
 
-struct AttentionArgs {
-    const KvLayout* layout;
-    std::byte* const* pages;
-    int slot;  // layer in the cache
-    int kv_head;
-    int group;         // query heads that share this key/value head
-    int64_t position;  // attends to 0..position
-    const float* q;    // (group, head_dim)
-    float* out;        // (group, head_dim)
-    float* scratch;    // attention_scratch(group, head_dim) floats
+// What one call of attention computes together, so that keys and values are read once for all: the query
+// heads that share a key/value head, of rows at consecutive positions in one page. A tile's queries are
+// counted row by row: query i is head i % group of row i / group.
+struct AttentionTile {
+    const KvLayout* layout = nullptr;
+    std::byte* const* pages = nullptr;
+    int slot = 0;  // layer in the cache
+    int kv_head = 0;
+    int group = 0;             // query heads that share the key/value head
+    int rows = 0;              // row r attends to positions 0..position + r
+    int64_t position = 0;      // of the first row
+    const float* q = nullptr;  // (rows, group, head_dim), row_stride floats from row to row
+    float* out = nullptr;      // the same
+    int64_t row_stride = 0;
+
+    [[gnu::always_inline]] int queries() const { return rows * group; }
+    [[gnu::always_inline]] int64_t spans() const { return position / kSpan + 1; }
 };
 
-// A running maximum and total per query head, a page's values, a page's scores.
-inline int64_t attention_scratch(int group, int head_dim) {
-    return 2 * static_cast<int64_t>(group) + head_dim + kPageSize;
+// The result of a tile over some spans: (queries, head_dim) sums of weighted values, then the queries'
+// largest scores, then the totals of their weights.
+inline int64_t partial_floats(int queries, int head_dim) {
+    return static_cast<int64_t>(queries) * (head_dim + 2);
+}
+
+// Bytes of attend_span()'s scratch: the queries and the scores of a span; then, for quantized caches, queries
+// and weights in int8 with their scales and sums, and a row of products.
+inline int64_t attention_scratch(int queries, int head_dim) {
+    const int64_t groups = (head_dim + kGroup - 1) / kGroup;
+    const int64_t a_query = 4 * (head_dim + kSpan) + groups * (kGroup + 2 * 4) + 2 * kSpan + 3 * 4;
+    return queries * a_query + 4 * kSpan;
 }
 
 struct Kernels {
@@ -88,9 +104,15 @@ struct Kernels {
     void (*add)(int64_t n, const float* x, float* y);
     // y += weight * x
     void (*add_scaled)(int64_t n, float weight, const float* x, float* y);
-    // n floats into the cache's type
-    void (*store_kv)(KvType type, int64_t n, const float* x, std::byte* to);
-    void (*attention)(const AttentionArgs& args);
+    // A row of a head into its keys (or values) in a page, at position p of the page.
+    void (*store_key)(const KvLayout& layout, int p, const float* x, std::byte* keys);
+    void (*store_value)(const KvLayout& layout, int p, const float* x, std::byte* values);
+    // The partial result of a tile over one span, with all rows reading the keys and values once.
+    void (*attend_span)(const AttentionTile& tile, int64_t span, float* partial, std::byte* scratch);
+    // Adds the partial result of the next span to that of the spans before it.
+    void (*add_span)(const AttentionTile& tile, const float* next, float* partial);
+    // tile.out from the partial result of all spans.
+    void (*finish_attention)(const AttentionTile& tile, const float* partial);
 
     // What the core can do at most (cpu/probe.h): reads n bytes, a multiple of 512;
     int32_t (*read_memory)(const uint8_t* from, int64_t n);

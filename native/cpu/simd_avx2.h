@@ -88,6 +88,13 @@ HY3_INLINE I repeat4(const int8_t* p) {
     __builtin_memcpy(&word, p, 4);
     return {_mm256_set1_epi32(word), _mm256_set1_epi32(word)};
 }
+HY3_INLINE I low_nibbles(I x) {
+    const __m256i mask = _mm256_set1_epi8(15);
+    return {_mm256_and_si256(x.lo, mask), _mm256_and_si256(x.hi, mask)};
+}
+HY3_INLINE I high_nibbles(I x) {
+    return low_nibbles({_mm256_srli_epi16(x.lo, 4), _mm256_srli_epi16(x.hi, 4)});
+}
 HY3_INLINE I iset1(int32_t x) {
     return {_mm256_set1_epi32(x), _mm256_set1_epi32(x)};
 }

@@ -77,6 +77,12 @@ HY3_INLINE I repeat4(const int8_t* p) {
     __builtin_memcpy(&word, p, 4);
     return _mm512_set1_epi32(word);
 }
+HY3_INLINE I low_nibbles(I x) {
+    return _mm512_and_si512(x, _mm512_set1_epi8(15));
+}
+HY3_INLINE I high_nibbles(I x) {
+    return _mm512_and_si512(_mm512_srli_epi16(x, 4), _mm512_set1_epi8(15));
+}
 HY3_INLINE I iset1(int32_t x) {
     return _mm512_set1_epi32(x);
 }

@@ -87,6 +87,13 @@ HY3_INLINE void store_bytes(void* p, I x) {
 HY3_INLINE I iset1(int32_t x) {
     return by_quarter<I>([&](int) { return vdupq_n_s32(x); });
 }
+HY3_INLINE I low_nibbles(I x) {
+    return by_quarter<I>([&](int j) { return vandq_s32(x.q[j], vdupq_n_s32(0x0f0f0f0f)); });
+}
+HY3_INLINE I high_nibbles(I x) {
+    return by_quarter<I>(
+        [&](int j) { return vreinterpretq_s32_u8(vshrq_n_u8(vreinterpretq_u8_s32(x.q[j]), 4)); });
+}
 HY3_INLINE I repeat4(const int8_t* p) {
     int32_t word;
     __builtin_memcpy(&word, p, 4);

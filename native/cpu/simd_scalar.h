@@ -136,6 +136,15 @@ HY3_INLINE I repeat4(const int8_t* p) {
     for (int32_t& lane : x.v) lane = word;
     return x;
 }
+// The low and the high half of each byte.
+HY3_INLINE I low_nibbles(I x) {
+    for (int32_t& lane : x.v) lane &= 0x0f0f0f0f;
+    return x;
+}
+HY3_INLINE I high_nibbles(I x) {
+    for (int32_t& lane : x.v) lane = lane >> 4 & 0x0f0f0f0f;
+    return x;
+}
 HY3_INLINE I iset1(int32_t value) {
     I x;
     for (int32_t& lane : x.v) lane = value;

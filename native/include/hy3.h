@@ -249,7 +249,9 @@ hy3_status hy3_model_tokenizer(const hy3_model* model, hy3_tokenizer** out);
  * ----------------------------------------------------------------------------------------------------------------
  */
 
-typedef enum hy3_kv_type { HY3_KV_F32 = 0, HY3_KV_F16 = 1 } hy3_kv_type;
+/* Q8: int8, a float32 scale per head and row. Q4: 4 bits, a float16 scale per 32 columns of a head, which the
+ * head size must be a multiple of. */
+typedef enum hy3_kv_type { HY3_KV_F32 = 0, HY3_KV_F16 = 1, HY3_KV_Q8 = 2, HY3_KV_Q4 = 3 } hy3_kv_type;
 
 typedef struct hy3_session_options {
     int64_t ctx; /* positions; 0: the model's */
@@ -263,6 +265,8 @@ hy3_status hy3_session_open(hy3_model* model, const hy3_session_options* options
 hy3_status hy3_session_fork(const hy3_session* session, hy3_session** out);
 void hy3_session_free(hy3_session* session);
 void hy3_session_tokens(const hy3_session* session, const int32_t** tokens, size_t* n);
+/* Bytes of the key/value cache as long as it is now, pages shared with forks included. */
+uint64_t hy3_session_kv_bytes(const hy3_session* session);
 hy3_status hy3_session_truncate(hy3_session* session, int64_t n);
 /* (hidden) floats: post-norm state of the last position. */
 hy3_status hy3_session_hidden(const hy3_session* session, const float** out);

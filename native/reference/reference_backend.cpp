@@ -7,8 +7,8 @@
 
 #include "core/host_memory.h"
 #include "core/routing.h"
-#include "quant/half.h"
 #include "quant/quant.h"
+#include "reference/cache_view.h"
 
 namespace hy3 {
 namespace {
@@ -48,39 +48,6 @@ void rotate(int half, const float* cos, const float* sin, float* head) {
     }
 }
 
-// A sequence's cache as numbers, whatever type they are kept in.
-class CacheView {
-  public:
-    explicit CacheView(const KvCache& cache) : cache_(cache), layout_(cache.layout()) {}
-
-    void write(size_t layer_offset, int64_t position, const float* x) const {
-        std::byte* row = address(layer_offset, position);
-        for (int d = 0; d < layout_.head_dim; d++) {
-            if (layout_.type == KvType::f32)
-                reinterpret_cast<float*>(row)[d] = x[d];
-            else
-                reinterpret_cast<uint16_t*>(row)[d] = f32_to_f16(x[d]);
-        }
-    }
-    void read(size_t layer_offset, int64_t position, float* x) const {
-        const std::byte* row = address(layer_offset, position);
-        for (int d = 0; d < layout_.head_dim; d++)
-            x[d] = layout_.type == KvType::f32 ? reinterpret_cast<const float*>(row)[d]
-                                               : f16_to_f32(reinterpret_cast<const uint16_t*>(row)[d]);
-    }
-
-  private:
-    std::byte* address(size_t layer_offset, int64_t position) const {
-        const auto page = static_cast<size_t>(position / kPageSize),
-                   slot = static_cast<size_t>(position % kPageSize);
-        return cache_.pages()[page] + layer_offset +
-               slot * static_cast<size_t>(layout_.head_dim) * layout_.element_bytes();
-    }
-
-    const KvCache& cache_;
-    const KvLayout& layout_;
-};
-
 class ReferenceBackend final : public HostBackend {
   public:
     explicit ReferenceBackend(const Config& config) : c_(config) {}
@@ -114,14 +81,13 @@ class ReferenceBackend final : public HostBackend {
                 rms_norm(c_.head_dim, c_.rms_eps, head, layer.q_norm.data, head);
                 rotate(c_.head_dim / 2, cos, sin, head);
             }
-            const CacheView cache(*batch.caches[static_cast<size_t>(row.sequence)]);
-            const KvLayout& layout = batch.caches[static_cast<size_t>(row.sequence)]->layout();
+            const KvCache& cache = *batch.caches[static_cast<size_t>(row.sequence)];
             for (int h = 0; h < c_.n_kv_heads; h++) {
                 float* head = k.data() + h * c_.head_dim;
                 rms_norm(c_.head_dim, c_.rms_eps, head, layer.k_norm.data, head);
                 rotate(c_.head_dim / 2, cos, sin, head);
-                cache.write(layout.key_offset(slot, h), row.position, head);
-                cache.write(layout.value_offset(slot, h), row.position, v.data() + h * c_.head_dim);
+                CacheView(cache, slot, h, KvPart::keys).write(row.position, head);
+                CacheView(cache, slot, h, KvPart::values).write(row.position, v.data() + h * c_.head_dim);
             }
         }
     }
@@ -213,13 +179,12 @@ class ReferenceBackend final : public HostBackend {
     // Softmax over all positions at once, keys and values read back from the cache.
     void attend(const KvCache& cache, int slot, int kv_head, int64_t position, const float* q,
                 float* out) const {
-        const CacheView view(cache);
-        const size_t keys = cache.layout().key_offset(slot, kv_head);
-        const size_t values = cache.layout().value_offset(slot, kv_head);
+        const CacheView keys(cache, slot, kv_head, KvPart::keys),
+            values(cache, slot, kv_head, KvPart::values);
         const float scale = 1.0f / std::sqrt(static_cast<float>(c_.head_dim));
         Vector row(static_cast<size_t>(c_.head_dim)), scores(static_cast<size_t>(position) + 1);
         for (size_t p = 0; p < scores.size(); p++) {
-            view.read(keys, static_cast<int64_t>(p), row.data());
+            keys.read(static_cast<int64_t>(p), row.data());
             scores[p] = std::inner_product(row.begin(), row.end(), q, 0.0f) * scale;
         }
         const float largest = *std::max_element(scores.begin(), scores.end());
@@ -227,7 +192,7 @@ class ReferenceBackend final : public HostBackend {
         for (float& score : scores) total += score = std::exp(score - largest);
         std::fill(out, out + c_.head_dim, 0.0f);
         for (size_t p = 0; p < scores.size(); p++) {
-            view.read(values, static_cast<int64_t>(p), row.data());
+            values.read(static_cast<int64_t>(p), row.data());
             for (int d = 0; d < c_.head_dim; d++) out[d] += scores[p] / total * row[static_cast<size_t>(d)];
         }
     }

@@ -259,10 +259,11 @@ class Model:
     def backend(self) -> str: ...
     @property
     def threads(self) -> int: ...
-    def session(
-        self, ctx: int = 0, kv: Literal["f32", "f16"] = "f16", chunk: int = 512, mtp: bool = False
-    ) -> Session:
-        """ctx 0: the model's. chunk: rows of a prompt computed at once. mtp: keep the MTP layer's cache."""
+    def session(self, ctx: int = 0, kv: KvType = "f16", chunk: int = 512, mtp: bool = False) -> Session:
+        """ctx 0: the model's. kv: type of the key/value cache; q8 is int8 with a scale per head and token,
+        q4 is 4 bits with a scale per 32 columns. chunk: rows of a prompt computed at once. mtp: keep the MTP
+        layer's cache.
+        """
     def collect_importance(self) -> ImportanceCollector:
         """From now to the end of its `with` block, sums the squares of what goes into each weight."""
 
@@ -305,6 +306,7 @@ class ImportanceMatrix:
         FormatError when the file has another size for it.
         """
 
+KvType = Literal["f32", "f16", "q8", "q4"]
 LogitsWanted = Literal["none", "last", "all"]
 
 class Session:
@@ -339,6 +341,10 @@ class Session:
         """A second session with the same content; the cache's pages are shared until one of them writes."""
     @property
     def position(self) -> int: ...
+    @property
+    def kv_nbytes(self) -> int:
+        """Bytes of the key/value cache as long as it is now, pages shared with forks included."""
+
     @property
     def tokens(self) -> list[int]: ...
     def truncate(self, n: int) -> None: ...

@@ -136,7 +136,7 @@ cdef extern from "hy3.h" nogil:
     hy3_status hy3_model_tokenizer(const hy3_model* model, hy3_tokenizer** out)
 
     ctypedef enum hy3_kv_type:
-        HY3_KV_F32, HY3_KV_F16
+        HY3_KV_F32, HY3_KV_F16, HY3_KV_Q8, HY3_KV_Q4
     ctypedef struct hy3_session_options:
         int64_t ctx
         hy3_kv_type kv
@@ -146,6 +146,7 @@ cdef extern from "hy3.h" nogil:
     hy3_status hy3_session_open(hy3_model* model, const hy3_session_options* options, hy3_session** out)
     hy3_status hy3_session_fork(const hy3_session* session, hy3_session** out)
     void hy3_session_free(hy3_session* session)
+    uint64_t hy3_session_kv_bytes(const hy3_session* session)
     void hy3_session_tokens(const hy3_session* session, const int32_t** tokens, size_t* n)
     hy3_status hy3_session_truncate(hy3_session* session, int64_t n)
     hy3_status hy3_session_hidden(const hy3_session* session, const float** out)

@@ -1,6 +1,6 @@
 # Sessions, steps, sampling and generation.
 
-_KV = {"f32": HY3_KV_F32, "f16": HY3_KV_F16}
+_KV = {"f32": HY3_KV_F32, "f16": HY3_KV_F16, "q8": HY3_KV_Q8, "q4": HY3_KV_Q4}
 _LOGITS = {"none": HY3_LOGITS_NONE, "last": HY3_LOGITS_LAST, "all": HY3_LOGITS_ALL}
 
 
@@ -137,6 +137,10 @@ cdef class Session:
         cdef size_t n
         hy3_session_tokens(self.handle, &tokens, &n)
         return n
+
+    @property
+    def kv_nbytes(self):
+        return hy3_session_kv_bytes(self.handle)
 
     @property
     def tokens(self):

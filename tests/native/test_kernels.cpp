@@ -13,21 +13,16 @@
 #include "cpu/activations.h"
 #include "cpu/kernels.h"
 #include "main.h"
+#include "noise.h"
 #include "quant/quant.h"
 #include "random_blocks.h"
 
 using namespace hy3;
 using namespace hy3::cpu;
+using hy3::test::noise;
+using hy3::test::same_bits;
 
 namespace {
-
-std::vector<float> noise(int64_t n, uint32_t seed) {
-    std::mt19937 generator(seed);
-    std::normal_distribution<float> normal;
-    std::vector<float> out(static_cast<size_t>(n));
-    for (float& x : out) x = normal(generator);
-    return out;
-}
 
 // `rows` products of each of n activation rows, with the kernels' own panels, as (n, rows).
 std::vector<float> multiply(const Kernels& kernels, const Matrix& w, const std::vector<float>& x, int64_t n) {
@@ -72,10 +67,6 @@ void check_hash(const Kernels& kernels, const char* what, const std::vector<floa
     if (hash_of(values) == known) return;
     std::printf("%s, %s: 0x%016llx\n", kernels.name, what, static_cast<unsigned long long>(hash_of(values)));
     CHECK(hash_of(values) == known);
-}
-
-bool same_bits(const std::vector<float>& a, const std::vector<float>& b) {
-    return a.size() == b.size() && std::memcmp(a.data(), b.data(), a.size() * sizeof(float)) == 0;
 }
 
 }  // namespace

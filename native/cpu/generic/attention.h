@@ -1,136 +1,250 @@
-// Attention of one row: the query heads that share a key/value head, over the cache's pages.
+// Attention of a tile of queries over one span of the cache.
 //
-// The order of additions depends on positions alone. Within a page: scores by lane over head_dim,
-// exponentials against the page's own maximum, values added position by position. Pages are then combined in
-// order. So neither the chunk that wrote the keys nor whoever else was in the step changes a bit.
+// The order of additions depends on positions alone. Within a span: scores column by column, exponentials
+// against the span's own maximum, values added position by position (quantized ones as exact integers). Spans
+// are then combined in order. So neither the chunk that wrote the keys, nor the other rows of the tile, nor
+// whoever else was in the step, nor how spans were spread over threads changes a bit.
 
-// Bring the 16 sums of 16 vectors into one vector; the same tree as sum_tree().
-HY3_INLINE F sum_trees(const F v[16]) {
-    F quads[4];
-    for (int i = 0; i < 4; i++) quads[i] = sum_quarters(v[4 * i], v[4 * i + 1], v[4 * i + 2], v[4 * i + 3]);
-    F quarters[4];
-    gather_quarters(quads[0], quads[1], quads[2], quads[3], quarters);
-    return add(add(quarters[0], quarters[1]), add(quarters[2], quarters[3]));
-}
+// A tile and what it reads in one span.
+struct SpanView {
+    const AttentionTile& tile;
+    const KvLayout layout;
+    int64_t first;                      // position of the span's begin
+    int full;                           // pages that every row attends to whole
+    int pages;                          // pages that are attended to
+    const std::byte* keys[kSpanPages];  // of the head, page by page
+    const std::byte* values[kSpanPages];
 
-template <typename Load>
-struct PageAttention {
-    using Value = typename Load::Value;
-
-    // scores[64] = scale * q . keys of the page's first `count` positions; the rest is -infinity. Returns the
-    // largest.
-    static float score(int head_dim, int count, float scale, const float* q, const Value* keys,
-                       float* scores) {
-        const float infinity = __builtin_inff();
-        F largest = set1(-infinity);
-        for (int first = 0; first < kPageSize; first += 16) {
-            F dots[16];
-            const int valid = count - first < 16 ? count - first : 16;
-            for (int p = 0; p < 16; p++) {
-                dots[p] = set1(0.0f);
-                if (p >= valid) continue;
-                const Value* key = keys + static_cast<int64_t>(first + p) * head_dim;
-                for (int d = 0; d < head_dim; d += 16)
-                    dots[p] = fma(load(q + d), Load::vector(key + d), dots[p]);
-            }
-            float lanes[16];
-            store(lanes, mul(sum_trees(dots), set1(scale)));
-            for (int p = valid < 0 ? 0 : valid; p < 16; p++) lanes[p] = -infinity;
-            store(scores + first, load(lanes));
-            largest = larger(largest, load(lanes));
-        }
-        float lanes[16];
-        store(lanes, largest);
-        float result = lanes[0];
-        for (const float lane : lanes) result = lane > result ? lane : result;
-        return result;
-    }
-
-    // Scores become weights e^(score - largest), zero beyond count; returns their sum.
-    static float weigh(int count, float largest, float* scores) {
-        F total = set1(0.0f);
-        for (int first = 0; first < kPageSize; first += 16) {
-            float lanes[16];
-            store(lanes, exponential(sub(load(scores + first), set1(largest))));
-            for (int p = 0; p < 16; p++)
-                if (first + p >= count) lanes[p] = 0.0f;
-            store(scores + first, load(lanes));
-            total = add(total, load(lanes));
-        }
-        return sum_tree(total);
-    }
-
-    // out[head_dim] = sum over positions of weight * value
-    static void mix(int head_dim, int count, const float* weights, const Value* values, float* out) {
-        for (int d = 0; d < head_dim; d += 64) {
-            const int parts = head_dim - d < 64 ? (head_dim - d) / 16 : 4;
-            F sum[4] = {set1(0.0f), set1(0.0f), set1(0.0f), set1(0.0f)};
-            for (int p = 0; p < count; p++) {
-                const F weight = set1(weights[p]);
-                const Value* value = values + static_cast<int64_t>(p) * head_dim + d;
-                for (int i = 0; i < parts; i++) sum[i] = fma(weight, Load::vector(value + 16 * i), sum[i]);
-            }
-            for (int i = 0; i < parts; i++) store(out + d + 16 * i, sum[i]);
+    SpanView(const AttentionTile& t, int64_t span) : tile(t), layout(*t.layout), first(span * kSpan) {
+        const int64_t before = t.position / kPageSize - span * kSpanPages;  // pages before the rows' own
+        full = static_cast<int>(before < kSpanPages ? before : kSpanPages);
+        pages = before < kSpanPages ? full + 1 : full;
+        for (int i = 0; i < pages; i++) {
+            const std::byte* page = t.pages[span * kSpanPages + i];
+            keys[i] = page + layout.key_offset(t.slot, t.kv_head);
+            values[i] = page + layout.value_offset(t.slot, t.kv_head);
         }
     }
-
-    static float exponential_of(float x) {
-        float lanes[16];
-        store(lanes, exponential(set1(x)));
-        return lanes[0];
+    // Positions of the span that a row attends to.
+    int count(int row) const {
+        const int64_t left = tile.position + row + 1 - first;
+        return static_cast<int>(left < kSpan ? left : kSpan);
     }
-
-    static void run(const AttentionArgs& a) {
-        const int head_dim = a.layout->head_dim;
-        const float scale = 1.0f / __builtin_sqrtf(static_cast<float>(head_dim));
-        const size_t key_offset = a.layout->key_offset(a.slot, a.kv_head);
-        const size_t value_offset = a.layout->value_offset(a.slot, a.kv_head);
-        float* const state = a.scratch;               // (group, 2): largest and total so far
-        float* const page_out = state + 2 * a.group;  // (head_dim)
-        float* const scores = page_out + head_dim;    // (64)
-        for (int64_t first = 0; first <= a.position; first += kPageSize) {
-            const int64_t left = a.position + 1 - first;
-            const int count = static_cast<int>(left < kPageSize ? left : kPageSize);
-            const std::byte* page = a.pages[first / kPageSize];
-            const auto* keys = reinterpret_cast<const Value*>(page + key_offset);
-            const auto* values = reinterpret_cast<const Value*>(page + value_offset);
-            for (int h = 0; h < a.group; h++) {
-                float* out = a.out + static_cast<int64_t>(h) * head_dim;
-                const float largest =
-                    score(head_dim, count, scale, a.q + static_cast<int64_t>(h) * head_dim, keys, scores);
-                const float total = weigh(count, largest, scores);
-                if (first == 0) {
-                    mix(head_dim, count, scores, values, out);
-                    state[2 * h] = largest;
-                    state[2 * h + 1] = total;
-                } else {
-                    mix(head_dim, count, scores, values, page_out);
-                    combine(head_dim, largest, total, page_out, state + 2 * h, out);
-                }
-            }
-        }
-        for (int h = 0; h < a.group; h++) {
-            const F total = set1(state[2 * h + 1]);
-            float* out = a.out + static_cast<int64_t>(h) * head_dim;
-            for (int d = 0; d < head_dim; d += 16) store(out + d, div(load(out + d), total));
-        }
-    }
-
-    // Adds a page's weighted values to those of the pages before it, both rescaled to the larger maximum.
-    static void combine(int head_dim, float largest, float total, const float* page_out, float* state,
-                        float* out) {
-        const float maximum = largest > state[0] ? largest : state[0];
-        const float before = exponential_of(state[0] - maximum), now = exponential_of(largest - maximum);
-        for (int d = 0; d < head_dim; d += 16)
-            store(out + d, fma(load(page_out + d), set1(now), mul(load(out + d), set1(before))));
-        state[0] = maximum;
-        state[1] = state[1] * before + total * now;
+    int most() const { return count(tile.rows - 1); }
+    // Vectors of 16 positions in a page that some row attends to.
+    int vectors(int page) const {
+        const int left = most() - page * kPageSize;
+        return left < kPageSize ? (left + 15) / 16 : kPageSize / 16;
     }
 };
 
-static void attention(const AttentionArgs& args) {
-    if (args.layout->type == KvType::f32)
-        PageAttention<LoadF32>::run(args);
-    else
-        PageAttention<LoadF16>::run(args);
+// The result of a span: float, or const float to read it.
+template <typename T>
+struct SpanResult {
+    T* out;      // (n, head_dim): sums of weighted values
+    T* largest;  // (n): scores
+    T* total;    // (n): of the weights
+
+    SpanResult(T* partial, const AttentionTile& tile)
+        : out(partial),
+          largest(out + static_cast<int64_t>(tile.queries()) * tile.layout->head_dim),
+          total(largest + tile.queries()) {}
+};
+
+struct SpanWork {
+    SpanResult<float> result;
+    const float* queries;  // (n, head_dim), divided by the root of head_dim
+    float* scores;         // (n, kSpan), then weights
+};
+
+// Scores become weights e^(score - largest), zero from n to `padded`.
+static void weigh(int n, int padded, float* scores, float* largest, float* total) {
+    const float infinity = __builtin_inff();
+    if (n % 16 != 0) store(scores + n / 16 * 16, keep_first(load(scores + n / 16 * 16), n % 16, -infinity));
+    F most = set1(-infinity);
+    for (int i = 0; i < n; i += 16) most = larger(most, load(scores + i));
+    float lanes[16];
+    store(lanes, most);
+    *largest = lanes[0];
+    for (const float lane : lanes) *largest = lane > *largest ? lane : *largest;
+    F sum = set1(0.0f);
+    for (int i = 0; i < padded; i += 16) {
+        F weight = exponential(sub(load(scores + i), set1(*largest)));
+        if (n - i < 16) weight = keep_first(weight, n - i, 0.0f);
+        store(scores + i, weight);
+        sum = add(sum, weight);
+    }
+    *total = sum_tree(sum);
+}
+
+static void weigh_all(const SpanView& view, const SpanWork& work) {
+    for (int i = 0; i < view.tile.queries(); i++)
+        weigh(view.count(i / view.tile.group), view.pages * kPageSize,
+              work.scores + static_cast<int64_t>(i) * kSpan, work.result.largest + i, work.result.total + i);
+}
+
+// Memory of the scratch, handed out piece by piece.
+class Pieces {
+  public:
+    explicit Pieces(std::byte* memory) : next_(memory) {}
+    template <typename T>
+    T* take(int64_t count) {
+        T* piece = reinterpret_cast<T*>(next_);
+        next_ += count * static_cast<int64_t>(sizeof(T));
+        return piece;
+    }
+
+  private:
+    std::byte* next_;
+};
+
+template <typename Load>
+struct FloatAttention {
+    using Value = typename Load::Value;
+
+    static void run(const SpanView& view, const SpanWork& work, Pieces) {
+        score(view, work);
+        weigh_all(view, work);
+        mix(view, work);
+    }
+
+    static void score(const SpanView& view, const SpanWork& work) {
+        const int n = view.tile.queries(), head_dim = view.layout.head_dim;
+        for (int i = 0; i < n; i++)
+            for (int p = 0; p < view.pages * kPageSize; p += 16)
+                store(work.scores + static_cast<int64_t>(i) * kSpan + p, set1(0.0f));
+        for (int page = 0; page < view.pages; page++)
+            float_sums<Load>(n, view.vectors(page), head_dim, work.queries, head_dim,
+                             reinterpret_cast<const Value*>(view.keys[page]), kPageSize,
+                             work.scores + page * kPageSize, kSpan);
+    }
+
+    static void mix(const SpanView& view, const SpanWork& work) {
+        const AttentionTile& t = view.tile;
+        const int head_dim = view.layout.head_dim, vectors = head_dim / 16;
+        const int64_t row_floats = static_cast<int64_t>(t.group) * head_dim;
+        for (int64_t i = 0; i < t.rows * row_floats; i += 16) store(work.result.out + i, set1(0.0f));
+        for (int page = 0; page < view.full; page++)
+            float_sums<Load>(t.queries(), vectors, kPageSize, work.scores + page * kPageSize, kSpan,
+                             reinterpret_cast<const Value*>(view.values[page]), head_dim, work.result.out,
+                             head_dim);
+        if (view.full == view.pages) return;
+        // Never read beyond a row's own position: what is there may be no number.
+        for (int row = 0; row < t.rows; row++)
+            float_sums<Load>(
+                t.group, vectors, view.count(row) - view.full * kPageSize,
+                work.scores + static_cast<int64_t>(row) * t.group * kSpan + view.full * kPageSize, kSpan,
+                reinterpret_cast<const Value*>(view.values[view.full]), head_dim,
+                work.result.out + row * row_floats, head_dim);
+    }
+};
+
+template <typename Codes>
+struct CodedAttention {
+    static void run(const SpanView& view, const SpanWork& work, Pieces pieces) {
+        const int64_t n = view.tile.queries();
+        const int groups = (view.layout.head_dim + kGroup - 1) / kGroup;
+        const CodedQueries queries{groups * int64_t{kGroup}, groups, pieces.take<int8_t>(n * groups * kGroup),
+                                   pieces.take<float>(n * groups), pieces.take<float>(n * groups)};
+        score(view, queries, work);
+        weigh_all(view, work);
+        const CodedWeights weights{pieces.take<int8_t>(n * kSpan), pieces.take<int8_t>(n * kSpan),
+                                   pieces.take<float>(n),          pieces.take<float>(n),
+                                   pieces.take<float>(n),          pieces.take<float>(kSpan)};
+        mix(view, work, weights);
+    }
+
+    static void score(const SpanView& view, const CodedQueries& queries, const SpanWork& work) {
+        const int n = view.tile.queries(), head_dim = view.layout.head_dim;
+        for (int i = 0; i < n; i++)
+            code_query(head_dim, Codes::key_offset, work.queries + static_cast<int64_t>(i) * head_dim, i,
+                       queries);
+        for (int page = 0; page < view.pages; page++)
+            by_blocks<kCodeRows, 2>(n, view.vectors(page), [&](auto height, auto width, int row, int v) {
+                score_block<Codes, height.value, width.value>(view.layout, view.keys[page], 16 * v, queries,
+                                                              row, work.scores + page * kPageSize + 16 * v);
+            });
+    }
+
+    static void mix(const SpanView& view, const SpanWork& work, const CodedWeights& weights) {
+        const int head_dim = view.layout.head_dim, n = view.tile.queries();
+        for (int column = 0; column < head_dim; column += kKvGroup) {
+            if (Codes::grouped || column == 0)
+                for (int i = 0; i < n; i++)
+                    code_weights<Codes>(view.layout, view.values, column / kKvGroup,
+                                        view.count(i / view.tile.group), view.pages * kPageSize,
+                                        work.scores + static_cast<int64_t>(i) * kSpan, i, weights);
+            const auto block = [&](auto height, auto width, int row) {
+                mix_block<Codes, height.value, width.value>(view.values, view.most(), weights, row,
+                                                            column / 16, work.result.out, head_dim);
+            };
+            if (head_dim - column >= kKvGroup)
+                by_pieces<kCodeRows>(0, n, [&](auto height, int row) { block(height, Size<2>{}, row); });
+            else if constexpr (!Codes::grouped)
+                by_pieces<kCodeRows>(0, n, [&](auto height, int row) { block(height, Size<1>{}, row); });
+        }
+    }
+};
+
+// The queries of a tile one after the other, times the scale of scores.
+static void gather_queries(const AttentionTile& tile, float* out) {
+    const int head_dim = tile.layout->head_dim;
+    const F scale = set1(1.0f / __builtin_sqrtf(static_cast<float>(head_dim)));
+    for (int row = 0; row < tile.rows; row++)
+        for (int64_t i = 0; i < static_cast<int64_t>(tile.group) * head_dim; i += 16, out += 16)
+            store(out, mul(load(tile.q + row * tile.row_stride + i), scale));
+}
+
+static void attend_span(const AttentionTile& tile, int64_t span, float* partial, std::byte* scratch) {
+    const SpanView view(tile, span);
+    Pieces pieces(scratch);
+    float* queries = pieces.take<float>(static_cast<int64_t>(tile.queries()) * tile.layout->head_dim);
+    gather_queries(tile, queries);
+    const SpanWork work{
+        {partial, tile}, queries, pieces.take<float>(static_cast<int64_t>(tile.queries()) * kSpan)};
+    switch (view.layout.type) {
+        case KvType::f32:
+            return FloatAttention<LoadF32>::run(view, work, pieces);
+        case KvType::f16:
+            return FloatAttention<LoadF16>::run(view, work, pieces);
+        case KvType::q8:
+            return CodedAttention<CodesQ8>::run(view, work, pieces);
+        case KvType::q4:
+            return CodedAttention<CodesQ4>::run(view, work, pieces);
+    }
+}
+
+static float exponential_of(float x) {
+    float lanes[16];
+    store(lanes, exponential(set1(x)));
+    return lanes[0];
+}
+
+// Both sides are rescaled to the larger maximum.
+static void add_span(const AttentionTile& tile, const float* next, float* partial) {
+    const int head_dim = tile.layout->head_dim;
+    const SpanResult<const float> added(next, tile);
+    const SpanResult<float> sum(partial, tile);
+    for (int i = 0; i < tile.queries(); i++) {
+        const float most = added.largest[i] > sum.largest[i] ? added.largest[i] : sum.largest[i];
+        const float before = exponential_of(sum.largest[i] - most),
+                    now = exponential_of(added.largest[i] - most);
+        const float* from = added.out + static_cast<int64_t>(i) * head_dim;
+        float* to = sum.out + static_cast<int64_t>(i) * head_dim;
+        for (int d = 0; d < head_dim; d += 16)
+            store(to + d, fma(load(from + d), set1(now), mul(load(to + d), set1(before))));
+        sum.largest[i] = most;
+        sum.total[i] = sum.total[i] * before + added.total[i] * now;
+    }
+}
+
+static void finish_attention(const AttentionTile& tile, const float* partial) {
+    const int64_t head_dim = tile.layout->head_dim;
+    const SpanResult<const float> sum(partial, tile);
+    for (int i = 0; i < tile.queries(); i++) {
+        const F total = set1(sum.total[i]);
+        const float* from = sum.out + i * head_dim;
+        float* to = tile.out + i / tile.group * tile.row_stride + i % tile.group * head_dim;
+        for (int64_t d = 0; d < head_dim; d += 16) store(to + d, div(load(from + d), total));
+    }
 }

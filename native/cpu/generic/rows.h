@@ -17,18 +17,36 @@ HY3_INLINE void store_some(float* p, F x, int lanes) {
         store_first(p, x, lanes);
 }
 
-// One group of 32 columns. Returns the scale, max|x| / 127. The largest magnitude is found on the bits, so
-// that a NaN or an infinity is not lost: the scale is then NaN, and with it all that comes of the row. What
-// is below 1e-30 counts as zero: its inverse would overflow.
+HY3_INLINE float float_of(int32_t bits) {
+    float x;
+    __builtin_memcpy(&x, &bits, 4);
+    return x;
+}
+
+// max|x| of n columns (a multiple of 16). It is found on the bits, so that a NaN or an infinity is not lost.
+HY3_INLINE float largest_magnitude(const float* x, int n) {
+    I bits = abs_bits(load(x));
+    for (int i = 16; i < n; i += 16) bits = ilarger(bits, abs_bits(load(x + i)));
+    return float_of(largest_lane(bits));
+}
+
+// Whether a group of this largest magnitude can be scaled. What is below 1e-30 counts as zero: its inverse
+// would overflow. A NaN or an infinity makes the scale NaN, and with it all that comes of the row.
+HY3_INLINE bool can_scale(float largest) {
+    return largest >= 1e-30f && largest <= 3e38f;
+}
+HY3_INLINE float scale_of_unscalable(float largest) {
+    return largest < 1e-30f ? 0.0f : __builtin_nanf("");
+}
+
+// One group of 32 columns. Returns the scale, max|x| / 127.
 HY3_INLINE float quantize_group(const float* x, int8_t* q, int32_t* sums) {
     const F a = load(x), b = load(x + 16);
-    const int32_t bits = largest_lane(ilarger(abs_bits(a), abs_bits(b)));
-    float largest;
-    __builtin_memcpy(&largest, &bits, 4);
-    if (!(largest >= 1e-30f && largest <= 3e38f)) {
+    const float largest = float_of(largest_lane(ilarger(abs_bits(a), abs_bits(b))));
+    if (!can_scale(largest)) {
         for (int i = 0; i < kGroup; i++) q[i] = 0;
         sums[0] = sums[1] = 0;
-        return largest < 1e-30f ? 0.0f : __builtin_nanf("");
+        return scale_of_unscalable(largest);
     }
     const F inverse = set1(127.0f / largest);
     const I qa = round_to_int(mul(a, inverse)), qb = round_to_int(mul(b, inverse));
@@ -80,10 +98,10 @@ static void rotate(int half, const float* cos, const float* sin, float* head) {
     }
 }
 
-// e^x with a relative error below 2^-22; x is clamped to where the result is a normal number. x = n ln 2 + r,
-// and e^r is a polynomial (Cephes expf).
+// e^x with a relative error below 2^-22; x is clamped to where the result is a normal number, and NaN stays
+// NaN by the order of the operands. x = n ln 2 + r, and e^r is a polynomial (Cephes expf).
 HY3_INLINE F exponential(F x) {
-    x = smaller(larger(x, set1(-87.0f)), set1(88.0f));
+    x = smaller(set1(88.0f), larger(set1(-87.0f), x));
     const I n = round_to_int(mul(x, set1(1.44269504f)));
     const F whole = to_float(n);
     F r = fma(whole, set1(-0.693359375f), x);
@@ -115,13 +133,4 @@ static void add_scaled_row(int64_t n, float weight, const float* x, float* y) {
     by_16(n, [&](int64_t i, int lanes) {
         store_some(y + i, fma(w, load_some(x + i, lanes), load_some(y + i, lanes)), lanes);
     });
-}
-
-static void store_kv(KvType type, int64_t n, const float* x, std::byte* to) {
-    if (type == KvType::f32) {
-        __builtin_memcpy(to, x, static_cast<size_t>(n) * sizeof(float));
-        return;
-    }
-    for (int64_t i = 0; i < n; i += 16)
-        store_f16(reinterpret_cast<uint16_t*>(to) + i, load(x + i));  // n: head_dim
 }

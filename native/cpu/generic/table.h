@@ -7,12 +7,15 @@
 #include "cpu/generic/tile.h"
 #include "cpu/generic/product.h"
 #include "cpu/generic/rows.h"
+#include "cpu/generic/kv_store.h"
+#include "cpu/generic/attention_blocks.h"
 #include "cpu/generic/attention.h"
 #include "cpu/generic/probe.h"
 // clang-format on
 
 // constexpr: the table must be data, not code of this instruction set that runs when the library is loaded.
 constexpr Kernels make_table(const char* name, bool (*usable)()) {
-    return {name,   usable,  sizeof(Panel),  product,  quantize,  rms_norm,    rotate,
-            swiglu, add_row, add_scaled_row, store_kv, attention, read_memory, multiply_int8};
+    return {name,        usable,   sizeof(Panel),    product,        quantize,        rms_norm,
+            rotate,      swiglu,   add_row,          add_scaled_row, store_row<true>, store_row<false>,
+            attend_span, add_span, finish_attention, read_memory,    multiply_int8};
 }

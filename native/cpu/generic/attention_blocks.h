@@ -1,0 +1,246 @@
+// The two products of attention, scores = q . keys and sums = weights . values, over a page or span, for many
+// queries at once. A block of queries and of vectors stays in registers; how the work is cut into blocks
+// changes no bit, since each result is one chain of operations along the columns or the positions.
+
+template <int n>
+struct Size {
+    static constexpr int value = n;
+};
+
+// Calls body(Size, first) for pieces of `most` of first..n-1, then of half of that, down to 1.
+template <int most, typename Body>
+HY3_INLINE void by_pieces(int first, int n, Body body) {
+    for (; first + most <= n; first += most) body(Size<most>{}, first);
+    if constexpr (most > 1) by_pieces<most / 2>(first, n, body);
+}
+template <int rows, int vectors, typename Body>
+HY3_INLINE void by_blocks(int n_rows, int n_vectors, Body body) {
+    by_pieces<vectors>(0, n_vectors, [&](auto width, int vector) {
+        by_pieces<rows>(0, n_rows, [&](auto height, int row) { body(height, width, row, vector); });
+    });
+}
+
+// --- float32 and float16
+
+// c[r][v] += sum over k < depth of a[r][k] * b[k][v], in the order of k.
+template <typename Load, int rows, int vectors>
+static void float_block(int depth, const float* a, int64_t a_stride, const typename Load::Value* b,
+                        int64_t b_stride, float* c, int64_t c_stride) {
+    F sum[rows][vectors];
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++) sum[r][v] = load(c + r * c_stride + 16 * v);
+    for (int k = 0; k < depth; k++) {
+        F column[vectors];
+        for (int v = 0; v < vectors; v++) column[v] = Load::vector(b + k * b_stride + 16 * v);
+        for (int r = 0; r < rows; r++) {
+            const F x = set1(a[r * a_stride + k]);
+            for (int v = 0; v < vectors; v++) sum[r][v] = fma(x, column[v], sum[r][v]);
+        }
+    }
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++) store(c + r * c_stride + 16 * v, sum[r][v]);
+}
+
+template <typename Load>
+static void float_sums(int n_rows, int n_vectors, int depth, const float* a, int64_t a_stride,
+                       const typename Load::Value* b, int64_t b_stride, float* c, int64_t c_stride) {
+    by_blocks<kFloatRows, kFloatWeights>(
+        n_rows, n_vectors, [&](auto height, auto width, int row, int vector) {
+            float_block<Load, height.value, width.value>(depth, a + row * a_stride, a_stride, b + 16 * vector,
+                                                         b_stride, c + row * c_stride + 16 * vector,
+                                                         c_stride);
+        });
+}
+
+// --- quantized: integer products, exact in any order, then floats group by group
+
+// Registers hold two vectors of integer or float sums for each of these queries, twice.
+constexpr int kCodeRows = kFloatRows * kFloatWeights / 4 > 0 ? kFloatRows * kFloatWeights / 4 : 1;
+
+struct CodesQ8 {
+    static constexpr bool wide = true;  // key codes go up to 255
+    static constexpr int parts = 1;     // operands that a line of keys makes, of 4 columns each
+    static constexpr float key_offset = kKeyOffsetQ8;  // what the codes have above the value
+    static constexpr float value_offset = 0.0f;
+    static constexpr bool grouped = false;  // one scale a row
+    HY3_INLINE void split(const std::byte* line, I out[parts]) { out[0] = load_bytes(line); }
+    // Values of 4 positions, of 16 columns a vector.
+    template <int vectors>
+    HY3_INLINE void values(const std::byte* elements, int vector, int quad, I out[vectors]) {
+        for (int v = 0; v < vectors; v++) out[v] = load_bytes(elements + ((vector + v) * 16 + quad) * 64);
+    }
+    HY3_INLINE F scales(const std::byte* head_scales, int, int p) {
+        return load(reinterpret_cast<const float*>(head_scales) + p);
+    }
+};
+
+struct CodesQ4 {
+    static constexpr bool wide = false;
+    static constexpr int parts = 2;
+    static constexpr float key_offset = kMiddleQ4;
+    static constexpr float value_offset = kMiddleQ4;
+    static constexpr bool grouped = true;
+    HY3_INLINE void split(const std::byte* line, I out[parts]) {
+        const I bytes = load_bytes(line);
+        out[0] = low_nibbles(bytes);
+        out[1] = high_nibbles(bytes);
+    }
+    template <int vectors>
+    HY3_INLINE void values(const std::byte* elements, int vector, int quad, I out[vectors]) {
+        static_assert(vectors == 2);
+        split(elements + (vector / 2 * 16 + quad) * 64, out);
+    }
+    HY3_INLINE F scales(const std::byte* head_scales, int group, int p) {
+        return load_f16(reinterpret_cast<const uint16_t*>(head_scales) + group * kPageSize + p);
+    }
+};
+
+// Queries in int8, by groups of 32 columns: x is scale * code. `bias` undoes the offset of the keys' codes.
+struct CodedQueries {
+    int64_t stride;  // of codes: head_dim rounded up to whole groups
+    int groups;
+    int8_t* codes;  // (n, stride)
+    float* scale;   // (n, groups)
+    float* bias;    // (n, groups): -offset * scale * sum of the codes
+};
+
+static void code_query(int head_dim, float offset, const float* x, int i, const CodedQueries& out) {
+    for (int g = 0; g < out.groups; g++) {
+        float padded[kGroup] = {};
+        const int columns = head_dim - g * kGroup < kGroup ? head_dim - g * kGroup : kGroup;
+        for (int d = 0; d < columns; d++) padded[d] = x[g * kGroup + d];
+        int32_t sums[2];
+        const float scale = quantize_group(padded, out.codes + i * out.stride + g * kGroup, sums);
+        out.scale[i * out.groups + g] = scale;
+        out.bias[i * out.groups + g] = -offset * scale * static_cast<float>(sums[0] + sums[1]);
+    }
+}
+
+// Scores of queries [row, row + rows) against 16 * vectors positions of a page, from p on.
+template <typename Codes, int rows, int vectors>
+static void score_block(const KvLayout& layout, const std::byte* keys, int p, const CodedQueries& queries,
+                        int row, float* scores) {
+    constexpr int line_columns = 4 * Codes::parts;
+    const int64_t block = static_cast<int64_t>(layout.head_dim) / line_columns * 64;  // bytes of 16 positions
+    const std::byte* lines = keys + p / 16 * block;
+    const std::byte* scales = keys + layout.elements_bytes();
+    const int8_t* codes = queries.codes + row * queries.stride;
+    F sum[rows][vectors];
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++) sum[r][v] = set1(0.0f);
+    for (int g = 0; g < queries.groups; g++) {
+        I dots[rows][vectors];
+        for (int r = 0; r < rows; r++)
+            for (int v = 0; v < vectors; v++) dots[r][v] = iset1(0);
+        const int end = layout.head_dim < (g + 1) * kGroup ? layout.head_dim : (g + 1) * kGroup;
+        for (int d = g * kGroup; d < end; d += line_columns) {
+            I operands[vectors][Codes::parts];
+            for (int v = 0; v < vectors; v++)
+                Codes::split(lines + v * block + d / line_columns * 64, operands[v]);
+            for (int part = 0; part < Codes::parts; part++)
+                for (int r = 0; r < rows; r++) {
+                    const I x = repeat4(codes + r * queries.stride + d + 4 * part);
+                    for (int v = 0; v < vectors; v++)
+                        dots[r][v] = dot4<Codes::wide>(dots[r][v], operands[v][part], x);
+                }
+        }
+        for (int r = 0; r < rows; r++) {
+            const int at = (row + r) * queries.groups + g;
+            const F scale = set1(queries.scale[at]), bias = set1(queries.bias[at]);
+            for (int v = 0; v < vectors; v++) {
+                const F dot = fma(to_float(dots[r][v]), scale, bias);
+                sum[r][v] = Codes::grouped ? fma(dot, Codes::scales(scales, g, p + 16 * v), sum[r][v])
+                                           : add(sum[r][v], dot);
+            }
+        }
+    }
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++) {
+            if (!Codes::grouped) sum[r][v] = mul(sum[r][v], Codes::scales(scales, 0, p + 16 * v));
+            store(scores + static_cast<int64_t>(row + r) * kSpan + 16 * v, sum[r][v]);
+        }
+}
+
+// Weights times the scales of their values, in 14 bits as 128 * high + low so that both halves are bytes that
+// every instruction set multiplies exactly. Over a span the sums of products stay below 2^24.
+struct CodedWeights {
+    int8_t* high;        // (n, kSpan)
+    int8_t* low;         // (n, kSpan)
+    float* unit;         // (n): weight * scale is unit * code
+    float* high_offset;  // (n): value_offset * sum of high
+    float* low_offset;   // (n)
+    float* products;     // (kSpan)
+};
+
+// The first n lanes; the rest become `fill`, whatever they were.
+HY3_INLINE F keep_first(F x, int n, float fill) {
+    float lanes[16];
+    store(lanes, x);
+    for (int i = n < 0 ? 0 : n; i < 16; i++) lanes[i] = fill;
+    return load(lanes);
+}
+
+// `heads` are the values' bytes in each page of the span; positions from n on get weight 0.
+template <typename Codes>
+static void code_weights(const KvLayout& layout, const std::byte* const* heads, int group, int n, int padded,
+                         const float* weights, int row, const CodedWeights& out) {
+    I bits = iset1(0);
+    for (int i = 0; i < padded; i += 16) {
+        const std::byte* scales = heads[i / kPageSize] + layout.elements_bytes();
+        F product = mul(load(weights + i), Codes::scales(scales, group, i % kPageSize));
+        if (n - i < 16) product = keep_first(product, n - i, 0.0f);
+        bits = ilarger(bits, abs_bits(product));
+        store(out.products + i, product);
+    }
+    const float largest = float_of(largest_lane(bits));
+    const bool usable = can_scale(largest);
+    out.unit[row] = usable ? largest / 16383.0f : scale_of_unscalable(largest);
+    const F inverse = set1(usable ? 16383.0f / largest : 0.0f);
+    I high_sum = iset1(0), low_sum = iset1(0);
+    for (int i = 0; i < padded; i += 16) {
+        const F code = to_float(round_to_int(mul(load(out.products + i), inverse)));
+        // floor(code / 128): the subtracted 127/256 makes rounding to nearest do it.
+        const I high = round_to_int(fma(code, set1(1.0f / 128.0f), set1(-127.0f / 256.0f)));
+        const I low = round_to_int(fma(to_float(high), set1(-128.0f), code));
+        store_int8(out.high + static_cast<int64_t>(row) * kSpan + i, high);
+        store_int8(out.low + static_cast<int64_t>(row) * kSpan + i, low);
+        high_sum = iadd(high_sum, high);
+        low_sum = iadd(low_sum, low);
+    }
+    out.high_offset[row] = Codes::value_offset * static_cast<float>(sum_lanes(high_sum));
+    out.low_offset[row] = Codes::value_offset * static_cast<float>(sum_lanes(low_sum));
+}
+
+// out (rows, 16 * vectors) = weights times values of columns 16 * vector on, over the first n positions.
+template <typename Codes, int rows, int vectors>
+static void mix_block(const std::byte* const* heads, int n, const CodedWeights& weights, int row, int vector,
+                      float* out, int64_t out_stride) {
+    I high[rows][vectors], low[rows][vectors];
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++) high[r][v] = low[r][v] = iset1(0);
+    const int8_t* high_codes = weights.high + static_cast<int64_t>(row) * kSpan;
+    const int8_t* low_codes = weights.low + static_cast<int64_t>(row) * kSpan;
+    for (int first = 0; first < n; first += kPageSize) {
+        const std::byte* elements = heads[first / kPageSize];
+        const int count = n - first < kPageSize ? n - first : kPageSize;
+        for (int quad = 0; quad < (count + 3) / 4; quad++) {
+            I values[vectors];
+            Codes::template values<vectors>(elements, vector, quad, values);
+            for (int r = 0; r < rows; r++) {
+                const int64_t at = static_cast<int64_t>(r) * kSpan + first + 4 * quad;
+                const I high_code = repeat4(high_codes + at), low_code = repeat4(low_codes + at);
+                for (int v = 0; v < vectors; v++) {
+                    high[r][v] = dot4<false>(high[r][v], high_code, values[v]);
+                    low[r][v] = dot4<false>(low[r][v], low_code, values[v]);
+                }
+            }
+        }
+    }
+    for (int r = 0; r < rows; r++)
+        for (int v = 0; v < vectors; v++) {
+            const F h = sub(to_float(high[r][v]), set1(weights.high_offset[row + r]));
+            const F l = sub(to_float(low[r][v]), set1(weights.low_offset[row + r]));
+            store(out + (row + r) * out_stride + 16 * (vector + v),
+                  mul(fma(h, set1(128.0f), l), set1(weights.unit[row + r])));
+        }
+}
