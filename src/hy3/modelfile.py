@@ -14,7 +14,8 @@ if TYPE_CHECKING:
     from hy3core import GGUF, TensorInfo
 
 ARCHITECTURES = ("hy_v3", "hy-v3")  # the second is that of the ds4 forks; the tensors are the same
-KV_BYTES = {"f32": 4, "f16": 2}  # of one element
+# Of the KV cache: bits of an element; bytes of a scale, and how many columns of a head share one (0: all).
+KV_TYPES = {"f32": (32, 0, 0), "f16": (16, 0, 0), "q8": (8, 4, 0), "q4": (4, 2, 32)}
 
 # The parts of a tensor's name that tell what it is.
 ROUTED_EXPERTS = re.compile(r"^blk\.\d+\.ffn_(gate|up|down|gate_up)_exps\.")
@@ -45,6 +46,12 @@ class Shapes:
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)
+
+
+def kv_head_bytes(head_dim: int, kv: str) -> int:
+    """The keys, or the values, of one head at one position."""
+    bits, scale, columns = KV_TYPES[kv]
+    return head_dim * bits // 8 + scale * (head_dim // columns if columns else 1)
 
 
 class ModelFile:
@@ -142,7 +149,7 @@ class ModelFile:
         if shapes.layers is None or shapes.kv_heads is None or shapes.head_dim is None:
             return None
         layers = shapes.layers + (shapes.mtp_layers if self.mtp == "present" else 0)
-        return 2 * shapes.kv_heads * shapes.head_dim * KV_BYTES[kv] * layers * ctx
+        return 2 * shapes.kv_heads * kv_head_bytes(shapes.head_dim, kv) * layers * ctx
 
     def _is_mtp(self, name: str) -> bool:
         block = BLOCK.match(name)

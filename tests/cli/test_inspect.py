@@ -76,6 +76,8 @@ def test_the_kv_cache_is_counted_for_every_layer_and_the_mtp_layer(hy3_file: Pat
     file = ModelFile(GGUF(str(hy3_file)))  # type: ignore[arg-type]
     assert file.kv_bytes(1, "f16") == 2 * 8 * 128 * 2 * 81
     assert file.kv_bytes(1000, "f32") == 1000 * 2 * 8 * 128 * 4 * 81
+    assert file.kv_bytes(1, "q8") == 2 * 8 * (128 + 4) * 81
+    assert file.kv_bytes(1, "q4") == 2 * 8 * (64 + 4 * 2) * 81
 
 
 def test_the_page(hy3: Run, hy3_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:

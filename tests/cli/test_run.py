@@ -309,7 +309,7 @@ USAGE = [
         "Invalid value for '-c' / '--ctx': 0 is out of range. Give a number of tokens, such as",
     ),
     (["-p", "x", "-c", "4g"], "Invalid value for '-c' / '--ctx': '4g' is not a whole number. Give a number"),
-    (["-p", "x", "--kv", "q2"], "Invalid value for '--kv': 'q2' is not one of 'f32', 'f16'."),
+    (["-p", "x", "--kv", "q2"], "Invalid value for '--kv': 'q2' is not one of 'f32', 'f16', 'q8', 'q4'."),
     (
         ["-p", "x", "--backend", "tpu"],
         "Invalid value for '--backend': 'tpu' is not one of 'auto', 'reference', 'cpu'.",
