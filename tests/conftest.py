@@ -4,6 +4,7 @@ The folders `live` and `peer` import packages that the other tests do without, s
 into unless their marker is asked for: `pytest -m live`.
 """
 
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,10 @@ import pytest
 
 PROPERTY = "report"
 OPTIONAL = ("live", "peer")  # folders, and the markers of what is in them
+
+# A shell starts what it puts into the background with Ctrl-C ignored, and every child would inherit that.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
