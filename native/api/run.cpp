@@ -36,14 +36,19 @@ std::span<const int32_t> ids(const int32_t* data, size_t n) {
 extern "C" {
 
 hy3_model_options hy3_model_default_options(void) {
-    return {"auto", 0, 0, 1.0f, 0, true, false, nullptr};
+    return {"auto", 0, 0, 0.0f, 0, 0.0f, 0.0f, 0.0f, true, false, nullptr};
 }
 
 hy3_status hy3_model_open(const char* path, const hy3_model_options* o, hy3_model** out) {
     return guard([&] {
         require(o->threads >= 0, "The number of threads cannot be negative. Give 0 for all cores.");
-        hy3::ModelOptions options{o->backend,  o->threads, {o->experts, o->rope_factor, o->rope_ctx},
-                                  o->use_mmap, o->mlock,   {}};
+        hy3::ModelOptions options{o->backend,
+                                  o->threads,
+                                  {o->experts, o->rope_factor, o->rope_ctx, o->rope_attention_factor,
+                                   o->rope_beta_fast, o->rope_beta_slow},
+                                  o->use_mmap,
+                                  o->mlock,
+                                  {}};
         if (o->mtp_model != nullptr) options.mtp_model = o->mtp_model;
         *out = new hy3_model{std::make_shared<hy3::Model>(path, options)};
     });
@@ -76,6 +81,13 @@ void hy3_model_config(const hy3_model* model, hy3_config* out) {
             c.route_norm,
             c.gating == hy3::Gating::softmax,
             c.tied_head};
+}
+
+void hy3_model_rope(const hy3_model* model, const float** inv_freq, size_t* n, float* scale) {
+    const hy3::RopeFrequencies& rope = model->model->rope();
+    *inv_freq = rope.inv_freq.data();
+    *n = rope.inv_freq.size();
+    *scale = rope.scale;
 }
 
 const char* hy3_model_backend(const hy3_model* model) {

@@ -27,6 +27,11 @@ class KeyReader {
     float real_or(std::string_view name, float otherwise) const {
         return file_.get_f32_or(key(name), otherwise);
     }
+    float positive_or(std::string_view name, float otherwise) const {
+        const float value = real_or(name, otherwise);
+        if (!(value > 0.0f && value <= 1e6f)) reject(name, cat("is ", value, ", not above 0"));
+        return value;
+    }
     bool flag_or(std::string_view name, bool otherwise) const {
         return file_.get_bool_or(key(name), otherwise);
     }
@@ -133,6 +138,7 @@ void read_experts(const Gguf& file, const KeyReader& keys, Config& config) {
 
 RopeConfig read_rope(const KeyReader& keys, int64_t ctx) {
     RopeConfig rope;
+    rope.original_ctx = ctx;
     rope.theta = keys.real("rope.freq_base");
     if (!(rope.theta > 1.0f)) keys.reject("rope.freq_base", cat("is ", rope.theta, ", not above 1"));
     const std::string_view type = keys.text_or("rope.scaling.type", "none");
@@ -145,12 +151,50 @@ RopeConfig read_rope(const KeyReader& keys, int64_t ctx) {
         keys.reject("rope.scaling.factor", cat("is ", rope.factor, ", outside 1..1024"));
     rope.original_ctx = keys.width_or("rope.scaling.original_context_length",
                                       static_cast<int>(std::min<int64_t>(ctx, max_width)));
-    rope.beta_fast = keys.real_or("rope.scaling.yarn_beta_fast", rope.beta_fast);
-    rope.beta_slow = keys.real_or("rope.scaling.yarn_beta_slow", rope.beta_slow);
+    rope.beta_fast = keys.positive_or("rope.scaling.yarn_beta_fast", rope.beta_fast);
+    rope.beta_slow = keys.positive_or("rope.scaling.yarn_beta_slow", rope.beta_slow);
     // llama.cpp multiplies attn_factor onto YaRN's own factor; ours is the whole product.
     if (keys.has("rope.scaling.attn_factor"))
-        rope.attention_factor = keys.real("rope.scaling.attn_factor") * (1.0f + 0.1f * std::log(rope.factor));
+        rope.attention_factor =
+            keys.positive_or("rope.scaling.attn_factor", 1.0f) * (1.0f + 0.1f * std::log(rope.factor));
     return rope;
+}
+
+// YaRN's table depends on these in such a way that other values than positive ones make no table at all.
+void override_positive(const char* name, float value, float& setting) {
+    if (value == 0.0f) return;
+    if (!(value > 0.0f && value <= 1e6f))
+        fail(Status::invalid_argument, name, " is ", value,
+             ". Give a number above 0, or 0 for the file's or the usual one.");
+    setting = value;
+}
+
+void override_rope(const ConfigOverrides& overrides, Config& config) {
+    RopeConfig& rope = config.rope;
+    if (overrides.rope_factor != 0.0f && !(overrides.rope_factor >= 1.0f && overrides.rope_factor <= 1024.0f))
+        fail(Status::invalid_argument, "rope_factor is ", overrides.rope_factor,
+             ". Give a number from 1 (off) to 1024, or 0 for the file's.");
+    if (overrides.rope_ctx < 0 || overrides.rope_ctx > static_cast<int64_t>(max_width))
+        fail(Status::invalid_argument, "rope_ctx is ", overrides.rope_ctx,
+             ". Give the context that the model was trained at, or 0 for the file's.");
+    if (overrides.rope_factor != 0.0f && overrides.rope_factor != rope.factor) {
+        // A file's attention factor belongs to the file's factor.
+        rope.factor = overrides.rope_factor;
+        rope.attention_factor = 0.0f;
+    }
+    if (overrides.rope_ctx > 0) rope.original_ctx = overrides.rope_ctx;
+    override_positive("rope_attention_factor", overrides.rope_attention_factor, rope.attention_factor);
+    override_positive("rope_beta_fast", overrides.rope_beta_fast, rope.beta_fast);
+    override_positive("rope_beta_slow", overrides.rope_beta_slow, rope.beta_slow);
+    const bool adjusted = overrides.rope_ctx > 0 || overrides.rope_attention_factor > 0.0f ||
+                          overrides.rope_beta_fast > 0.0f || overrides.rope_beta_slow > 0.0f;
+    if (adjusted && rope.factor == 1.0f)
+        fail(Status::invalid_argument,
+             "rope_ctx, rope_attention_factor, rope_beta_fast and rope_beta_slow adjust YaRN, which is off. "
+             "Give a rope_factor above 1 with them.");
+    if (overrides.rope_factor > 1.0f || overrides.rope_ctx > 0)
+        config.ctx = std::max(config.ctx, static_cast<int64_t>(static_cast<double>(rope.original_ctx) *
+                                                               static_cast<double>(rope.factor)));
 }
 
 void apply_overrides(const ConfigOverrides& overrides, Config& config) {
@@ -160,18 +204,7 @@ void apply_overrides(const ConfigOverrides& overrides, Config& config) {
                  config.n_experts, ". Give a number from 1 to that, or 0 for the model's own.");
         config.n_experts_used = overrides.experts;
     }
-    if (!(overrides.rope_factor >= 1.0f && overrides.rope_factor <= 1024.0f))
-        fail(Status::invalid_argument, "rope_factor is ", overrides.rope_factor,
-             ". Give a number from 1 (off) to 1024.");
-    if (overrides.rope_ctx < 0 || overrides.rope_ctx > static_cast<int64_t>(max_width))
-        fail(Status::invalid_argument, "rope_ctx is ", overrides.rope_ctx,
-             ". Give the context that the model was trained at, or 0 for the file's.");
-    if (overrides.rope_factor > 1.0f) {
-        config.rope.factor = overrides.rope_factor;
-        config.rope.attention_factor = 0.0f;
-        config.rope.original_ctx = overrides.rope_ctx > 0 ? overrides.rope_ctx : config.ctx;
-        config.ctx = static_cast<int64_t>(static_cast<double>(config.ctx) * overrides.rope_factor);
-    }
+    override_rope(overrides, config);
 }
 
 }  // namespace

@@ -16,7 +16,7 @@ enum class Gating { softmax = 1, sigmoid = 2 };  // GGUF's expert_gating_func
 struct RopeConfig {
     float theta = 10000.0f;
     float factor = 1.0f;            // 1: the plain table
-    int64_t original_ctx = 0;       // context the model was trained at; used by YaRN only
+    int64_t original_ctx = 0;       // context the model was trained at, which YaRN stretches
     float attention_factor = 0.0f;  // 0: derive it from factor, as transformers does
     float beta_fast = 32.0f;
     float beta_slow = 1.0f;
@@ -53,8 +53,11 @@ struct Config {
 // What the caller overrides; zero leaves the file's value.
 struct ConfigOverrides {
     int experts = 0;           // number of experts used per token
-    float rope_factor = 1.0f;  // > 1 turns YaRN on
-    int64_t rope_ctx = 0;      // original context for YaRN
+    float rope_factor = 0.0f;  // 1 turns YaRN off, more turns it on
+    int64_t rope_ctx = 0;      // the rest is YaRN's, as in RopeConfig
+    float rope_attention_factor = 0.0f;
+    float rope_beta_fast = 0.0f;
+    float rope_beta_slow = 0.0f;
 };
 
 // Reads and checks the `hy_v3.*` keys, and finds out from the tensors present which layers are sparse and

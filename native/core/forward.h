@@ -53,6 +53,8 @@ class Forward {
         run_head(weights_.mtp.head, rows, states, host_logits);
     }
 
+    const RopeFrequencies& rope() const { return frequencies_; }
+
     // Rows of logits that head() computes at once; the buffer is that times the vocabulary (15 MB at
     // 120,832).
     static constexpr size_t head_rows = 32;

@@ -40,6 +40,7 @@ class Model {
     const std::shared_ptr<const Tokenizer>& tokenizer() const { return tokenizer_; }
     const Weights& weights() const { return weights_; }
     Backend& backend() { return *backend_; }
+    const RopeFrequencies& rope() const { return forward_.rope(); }
     const std::string& backend_name() const { return backend_name_; }
 
     // From now on `observer` is told of every step's products; null: nobody any more. Waits for a step under

@@ -26,6 +26,7 @@ RopeFrequencies rope_frequencies(const RopeConfig& config, int head_dim) {
             static_cast<float>(std::pow(static_cast<double>(config.theta), static_cast<double>(exponent)));
         out.inv_freq[static_cast<size_t>(i)] = 1.0f / period[static_cast<size_t>(i)];
     }
+    if (config.attention_factor > 0.0f) out.scale = config.attention_factor;
     if (config.factor <= 1.0f) return out;
 
     // YaRN: frequencies that turn often within the original context stay (extrapolated), slow ones are
@@ -44,9 +45,8 @@ RopeFrequencies rope_frequencies(const RopeConfig& config, int head_dim) {
         const float interpolated = 1.0f / (config.factor * period[at]);
         out.inv_freq[at] = interpolated * (1.0f - keep) + out.inv_freq[at] * keep;
     }
-    out.scale = config.attention_factor > 0.0f
-                    ? config.attention_factor
-                    : static_cast<float>(0.1 * std::log(static_cast<double>(config.factor)) + 1.0);
+    if (config.attention_factor <= 0.0f)
+        out.scale = static_cast<float>(0.1 * std::log(static_cast<double>(config.factor)) + 1.0);
     return out;
 }
 

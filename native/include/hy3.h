@@ -219,8 +219,10 @@ typedef struct hy3_model_options {
     const char* backend; /* "auto", "reference", "cpu" */
     int threads;         /* 0: one per physical core this process may use */
     int experts;         /* per token; 0: the file's */
-    float rope_factor;   /* above 1: YaRN */
-    int64_t rope_ctx;    /* context the model was trained at; 0: the file's */
+    float rope_factor;   /* 0: the file's; 1: the plain table; above 1: YaRN */
+    int64_t rope_ctx;    /* context the model was trained at, which YaRN stretches; 0: the file's */
+    /* 0: the file's, or the usual ones. */
+    float rope_attention_factor, rope_beta_fast, rope_beta_slow;
     bool use_mmap;
     bool mlock;
     const char*
@@ -239,6 +241,9 @@ hy3_model_options hy3_model_default_options(void);
 hy3_status hy3_model_open(const char* path, const hy3_model_options* options, hy3_model** out);
 void hy3_model_free(hy3_model* model);
 void hy3_model_config(const hy3_model* model, hy3_config* out);
+/* (head_dim / 2) inverse frequencies of RoPE, and the factor on cosines and sines (YaRN's attention factor).
+ */
+void hy3_model_rope(const hy3_model* model, const float** inv_freq, size_t* n, float* scale);
 const char* hy3_model_backend(const hy3_model* model);
 int hy3_model_threads(const hy3_model* model);
 /* Handles of their own, to be freed. */

@@ -224,9 +224,10 @@ class Model:
     """A model ready to run. May be shared by threads; their steps take turns.
 
     backend: "auto", "cpu" or "reference" (plain float32, the oracle). threads 0: one per physical core.
-    experts 0: the file's number per token. rope_factor above 1 turns YaRN on; rope_ctx is the context the
-    model was trained at (0: the file's). mtp_model: a file with only the MTP layer, for a model whose own has
-    none.
+    experts 0: the file's number per token. rope_factor 0: RoPE as the file says; 1 is the plain table, more
+    turns YaRN on. rope_ctx is the context the model was trained at, which YaRN stretches (0: the file's);
+    with the other rope_ settings 0 means the file's, else what YaRN has usually: 0.1 ln(factor) + 1, 32, 1.
+    mtp_model: a file with only the MTP layer, for a model whose own has none.
     """
 
     def __init__(
@@ -236,9 +237,12 @@ class Model:
         threads: int = 0,
         gpu_layers: int = -1,
         experts: int = 0,
-        rope_factor: float = 1.0,
+        rope_factor: float = 0.0,
         rope_ctx: int = 0,
         *,
+        rope_attention_factor: float = 0.0,
+        rope_beta_fast: float = 0.0,
+        rope_beta_slow: float = 0.0,
         use_mmap: bool = True,
         mlock: bool = False,
         mtp_model: str | PathLike[str] | None = None,

@@ -117,6 +117,7 @@ cdef extern from "hy3.h" nogil:
         int experts
         float rope_factor
         int64_t rope_ctx
+        float rope_attention_factor, rope_beta_fast, rope_beta_slow
         bint use_mmap
         bint mlock
         const char* mtp_model
@@ -130,6 +131,7 @@ cdef extern from "hy3.h" nogil:
     hy3_status hy3_model_open(const char* path, const hy3_model_options* options, hy3_model** out)
     void hy3_model_free(hy3_model* model)
     void hy3_model_config(const hy3_model* model, hy3_config* out)
+    void hy3_model_rope(const hy3_model* model, const float** inv_freq, size_t* n, float* scale)
     const char* hy3_model_backend(const hy3_model* model)
     int hy3_model_threads(const hy3_model* model)
     hy3_status hy3_model_gguf(const hy3_model* model, hy3_gguf** out)

@@ -115,12 +115,10 @@ cdef class GGUF:
         self.handle = NULL
 
     def __init__(self, path, *, bint use_mmap=True):
-        cdef bytes name = os.fsencode(path)
+        cdef bytes name = path_bytes(path)
         cdef const char* address = name
         cdef hy3_status status
         cdef hy3_gguf* handle = NULL
-        if b"\0" in name:
-            raise InvalidArgumentError("The path has a zero byte in it.")
         with nogil:
             status = hy3_gguf_open(address, use_mmap, &handle)
         check(status)

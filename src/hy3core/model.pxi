@@ -56,16 +56,15 @@ cdef class Model:
     def __cinit__(self):
         self.handle = NULL
 
-    def __init__(self, path, backend="auto", int threads=0, int gpu_layers=-1, int experts=0, float rope_factor=1.0,
-                 int64_t rope_ctx=0, *, bint use_mmap=True, bint mlock=False, mtp_model=None):
-        cdef bytes name = os.fsencode(path), backend_name = str(backend).encode()
-        cdef bytes mtp_name = b"" if mtp_model is None else os.fsencode(mtp_model)
+    def __init__(self, path, backend="auto", int threads=0, int gpu_layers=-1, int experts=0, float rope_factor=0.0,
+                 int64_t rope_ctx=0, *, float rope_attention_factor=0.0, float rope_beta_fast=0.0,
+                 float rope_beta_slow=0.0, bint use_mmap=True, bint mlock=False, mtp_model=None):
+        cdef bytes name = path_bytes(path), backend_name = str(backend).encode()
+        cdef bytes mtp_name = b"" if mtp_model is None else path_bytes(mtp_model)
         cdef const char* address = name
         cdef hy3_model_options options = hy3_model_default_options()
         cdef hy3_model* handle = NULL
         cdef hy3_status status
-        if b"\0" in name + mtp_name:
-            raise InvalidArgumentError("The path has a zero byte in it.")
         if gpu_layers > 0:
             raise UnsupportedError("This build has no GPU backend. Leave gpu_layers out.")
         options.backend = backend_name
@@ -73,6 +72,9 @@ cdef class Model:
         options.experts = experts
         options.rope_factor = rope_factor
         options.rope_ctx = rope_ctx
+        options.rope_attention_factor = rope_attention_factor
+        options.rope_beta_fast = rope_beta_fast
+        options.rope_beta_slow = rope_beta_slow
         options.use_mmap = use_mmap
         options.mlock = mlock
         if mtp_model is not None:
@@ -113,6 +115,14 @@ cdef class Model:
     @property
     def tensors(self):
         return self.gguf.tensors
+
+    @property
+    def rope(self):
+        cdef const float* inv_freq
+        cdef size_t n
+        cdef float scale
+        hy3_model_rope(self.handle, &inv_freq, &n, &scale)
+        return np.array(<const float[:n]>inv_freq), scale
 
     @property
     def backend(self):

@@ -97,7 +97,8 @@ def test_thinking_in_a_pipe_stands_between_tags(hy3: Run, model: Write) -> None:
 
 def test_engine_options_reach_the_engine(hy3: Run, model: Write) -> None:
     args = (
-        "-t 3 -c 1k --kv f32 --backend reference --experts 2 --chunk 7 --rope-factor 4 --rope-ctx 64k --mlock"
+        "-t 3 -c 1k --kv f32 --backend reference --experts 2 --chunk 7 --mlock --rope-factor 4 "
+        "--rope-ctx 64k --rope-attention-factor 1.5 --rope-beta-fast 16 --rope-beta-slow 2"
     )
     hy3("run", "-m", model(answers=[ANSWER]), "-p", "x", *args.split(), "--no-mmap")
     assert fake.Model.opened == {
@@ -113,6 +114,9 @@ def test_engine_options_reach_the_engine(hy3: Run, model: Write) -> None:
         "mlock": True,
         "mtp": False,
         "mtp_model": None,
+        "rope_attention_factor": 1.5,
+        "rope_beta_fast": 16.0,
+        "rope_beta_slow": 2.0,
     }
 
 

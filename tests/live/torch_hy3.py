@@ -14,7 +14,8 @@ from support.numpy_hy3 import Result, Routing
 from support.random_hy3 import MERGES, SPECIALS, Weights, vocabulary
 from tokenizers import AddedToken, Regex, Tokenizer, models, pre_tokenizers
 from transformers import HYV3Config, HYV3ForCausalLM
-from transformers.models.hy_v3.modeling_hy_v3 import HYV3MoE
+from transformers.modeling_rope_utils import ROPE_INIT_FUNCTIONS
+from transformers.models.hy_v3.modeling_hy_v3 import HYV3MoE, HYV3RotaryEmbedding
 
 PATTERNS = (  # the published pre-tokenizer of the Hunyuan family
     r"\p{N}{1,3}",
@@ -140,3 +141,17 @@ def watch_router(moe: HYV3MoE, index: int, routing: dict[int, Routing]) -> Any:
         routing[index] = Routing(out[2].sort(dim=-1).values.numpy(), margin.numpy())
 
     return hook
+
+
+def rope_table(head_dim: int, ctx: int, rope: dict[str, Any]) -> tuple[np.ndarray, float]:
+    """The inverse frequencies and attention factor of `transformers`: plain without a factor, else YaRN for a
+    model trained at `ctx`.
+    """
+    if "factor" not in rope:
+        config = HYV3Config(head_dim=head_dim, rope_parameters={"rope_type": "default", **rope})
+        inv_freq, factor = HYV3RotaryEmbedding.compute_default_rope_parameters(config)
+    else:
+        parameters = {"rope_type": "yarn", "original_max_position_embeddings": ctx, **rope}
+        config = HYV3Config(head_dim=head_dim, rope_parameters=parameters)
+        inv_freq, factor = ROPE_INIT_FUNCTIONS["yarn"](config, device=None)
+    return inv_freq.numpy(), factor

@@ -70,9 +70,12 @@ def open_engine(path: str | None, options: EngineOptions) -> Engine:
         backend=options.backend,
         threads=options.threads or 0,
         experts=options.experts or 0,
-        rope_factor=options.rope_factor or 1.0,
+        rope_factor=options.rope_factor or 0.0,
         rope_ctx=options.rope_ctx or 0,
         use_mmap=not options.no_mmap,
+        rope_attention_factor=options.rope_attention_factor or 0.0,
+        rope_beta_fast=options.rope_beta_fast or 0.0,
+        rope_beta_slow=options.rope_beta_slow or 0.0,
         mlock=options.mlock,
         mtp_model=options.mtp_model,
     )

@@ -91,6 +91,9 @@ class EngineOptions:
     experts: int | None  # None: as the file says
     rope_factor: float | None  # None: as the file says
     rope_ctx: int | None
+    rope_attention_factor: float | None
+    rope_beta_fast: float | None
+    rope_beta_slow: float | None
     chunk: int
     mtp: int | None  # None: as many drafts as pay
     mtp_model: str | None
@@ -223,13 +226,32 @@ engine_options = Group(
             "--rope-factor",
             type=Real(1.0, 1024.0, "Give 1 (none) or more, such as 4"),
             metavar="F",
-            help="Stretch the context F times with YaRN. Left out: as the file says.",
+            help="Stretch the context F times with YaRN; 1 is no stretching. Left out: as the file says.",
         ),
         click.option(
             "--rope-ctx",
             type=Whole(1, LARGE, "Give a number of tokens, such as 262144 or 256k", units=True),
             metavar="N",
             help="Context that --rope-factor stretches. Left out: what the model was trained for.",
+        ),
+        click.option(
+            "--rope-attention-factor",
+            type=Real(1e-3, 1e6, "Give a number above 0, such as 1.1"),
+            metavar="X",
+            help="YaRN's factor on cosines and sines. Left out: as the file says, else 0.1 ln F + 1.",
+        ),
+        click.option(
+            "--rope-beta-fast",
+            type=Real(1e-3, 1e6, "Give a number above 0, such as 32"),
+            metavar="X",
+            help="YaRN leaves alone what turns X times or more within --rope-ctx. Left out: as the file "
+            "says, else 32.",
+        ),
+        click.option(
+            "--rope-beta-slow",
+            type=Real(1e-3, 1e6, "Give a number above 0, such as 1"),
+            metavar="X",
+            help="YaRN stretches F times what turns X times or less. Left out: as the file says, else 1.",
         ),
         click.option(
             "--chunk",
