@@ -138,6 +138,26 @@ hy3_status hy3_session_truncate(hy3_session* session, int64_t n) {
     return guard([&] { session->session->truncate(n); });
 }
 
+hy3_status hy3_session_jump(hy3_session* session, int64_t n) {
+    return guard([&] { session->session->jump(n); });
+}
+
+hy3_status hy3_session_save(const hy3_session* session, const char* path, hy3_str extra, hy3_abort_fn abort,
+                            void* user) {
+    return guard([&] {
+        CallbackAbort check(abort, user);
+        session->session->save(path, view(extra), check);
+    });
+}
+
+hy3_status hy3_session_load(hy3_session* session, const char* path, void (*take)(void* user, hy3_str extra),
+                            void* take_user, hy3_abort_fn abort, void* user) {
+    return guard([&] {
+        CallbackAbort check(abort, user);
+        take(take_user, view(session->session->load(path, check)));
+    });
+}
+
 hy3_status hy3_session_hidden(const hy3_session* session, const float** out) {
     return guard([&] { *out = session->session->hidden().data(); });
 }
@@ -189,17 +209,24 @@ hy3_status hy3_sample(const float* logits, size_t vocab, const hy3_sampling* sam
 
 hy3_status hy3_generation_new(hy3_session* session, const int32_t* prompt, size_t n,
                               const hy3_sampling* sampling, const int32_t* stop_ids, size_t n_stop,
-                              int64_t max_tokens, hy3_drafting drafting, hy3_generation** out) {
+                              int64_t max_tokens, hy3_drafting drafting, int64_t jump, hy3_generation** out) {
     return guard([&] {
         const auto text = ids(prompt, n), stops = ids(stop_ids, n_stop);
         *out = new hy3_generation{hy3::Generation(*session->session, {text.begin(), text.end()},
                                                   convert(*sampling), {stops.begin(), stops.end()},
-                                                  max_tokens, {drafting.depth, drafting.always})};
+                                                  max_tokens, {drafting.depth, drafting.always}, jump)};
     });
 }
 
 void hy3_generation_free(hy3_generation* generation) {
     delete generation;
+}
+
+hy3_status hy3_generation_prefill(hy3_generation* generation, hy3_abort_fn abort, void* user, bool* more) {
+    return guard([&] {
+        CallbackAbort check(abort, user);
+        *more = generation->generation.prefill(check);
+    });
 }
 
 hy3_status hy3_generation_next(hy3_generation* generation, hy3_abort_fn abort, void* user, int32_t* token) {

@@ -24,8 +24,9 @@ namespace hy3 {
 // One row of a step: a token at a position of a sequence.
 struct Row {
     int32_t token;
-    int32_t position;
-    int32_t sequence;  // index into Batch::caches
+    int32_t position;       // place in the sequence and in its cache; attention goes up to it
+    int32_t sequence;       // index into Batch::caches
+    int32_t rope_position;  // what RoPE takes for the position; more than that after a jump
 };
 
 // The rows of one step: prefill is many rows of one sequence, decode one row of each.

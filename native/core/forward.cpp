@@ -33,7 +33,7 @@ Forward::Forward(Backend& backend, const Config& config, const Weights& weights)
 void Forward::prepare(std::span<const Row> rows, std::span<const KvCache* const> caches) {
     std::vector<int32_t> positions;
     positions.reserve(rows.size());
-    for (const Row& row : rows) positions.push_back(row.position);
+    for (const Row& row : rows) positions.push_back(row.rope_position);
     fill_rope_table(frequencies_, positions, rope_);
     batch_ = {rows, caches, &rope_};
 }

@@ -27,12 +27,14 @@ class Stopwatch {
 }  // namespace
 
 Generation::Generation(Session& session, std::vector<int32_t> prompt, const Sampling& sampling,
-                       std::vector<int32_t> stop_ids, int64_t max_tokens, const DraftOptions& drafts)
+                       std::vector<int32_t> stop_ids, int64_t max_tokens, const DraftOptions& drafts,
+                       int64_t jump)
     : session_(session),
       prompt_(std::move(prompt)),
       sampler_(sampling),
       stop_ids_(std::move(stop_ids)),
       max_tokens_(max_tokens),
+      jump_(jump),
       draft_depth_(draft_depth(session, drafts)),
       speculation_(session, sampling, draft_depth_, drafts.always) {
     if (prompt_.empty()) fail(Status::invalid_argument, "The prompt has no tokens. Give at least one.");
@@ -40,23 +42,42 @@ Generation::Generation(Session& session, std::vector<int32_t> prompt, const Samp
     stats_.prompt_tokens = static_cast<int64_t>(prompt_.size());
 }
 
-// Keeps the longest common prefix of the context and the prompt, but leaves at least the last token to
-// evaluate, since its logits are wanted.
-void Generation::evaluate_prompt(AbortCheck& abort) {
-    const Stopwatch watch(stats_.prompt_seconds);
+// Keeps the longest common prefix of the context and the prompt, and returns what is to be evaluated: at
+// least the last token, since its logits are wanted. What came after a position jump is not the prompt's
+// prefix, even where its tokens are.
+std::span<const int32_t> Generation::left_of_prompt() {
     const auto& have = session_.tokens();
     const auto differ = std::mismatch(have.begin(), have.end(), prompt_.begin(), prompt_.end()).first;
-    const auto common = std::min<int64_t>(differ - have.begin(), stats_.prompt_tokens - 1);
+    const auto common =
+        std::min({differ - have.begin(), session_.tokens_before_jumps(), stats_.prompt_tokens - 1});
     const int64_t ctx = session_.options().ctx;
     if (stats_.prompt_tokens > ctx)
         fail(Status::context_full, "The prompt has ", stats_.prompt_tokens, " tokens and the context holds ",
              ctx, ". Use a larger context or a shorter prompt.");
     session_.truncate(common);
-    stats_.reused_tokens = common;
-    std::vector<float> logits(static_cast<size_t>(session_.model().config().vocab));
-    const StepItem item{&session_, std::span(prompt_).subspan(static_cast<size_t>(common)), Logits::last,
-                        logits.data()};
+    session_.check_jump(jump_);
+    if (!counted_) stats_.reused_tokens = common;
+    counted_ = true;
+    return std::span(prompt_).subspan(static_cast<size_t>(common));
+}
+
+bool Generation::prefill(AbortCheck& abort) {
+    if (!logits_.empty()) return false;
+    const Stopwatch watch(stats_.prompt_seconds);
+    const auto left = left_of_prompt();
+    const auto chunk = static_cast<size_t>(session_.options().chunk);
+    if (left.size() <= chunk) return false;
+    const StepItem item{&session_, left.first(chunk), Logits::none, nullptr};
     step({&item, 1}, abort);
+    return true;
+}
+
+void Generation::evaluate_prompt(AbortCheck& abort) {
+    const Stopwatch watch(stats_.prompt_seconds);
+    std::vector<float> logits(static_cast<size_t>(session_.model().config().vocab));
+    const StepItem item{&session_, left_of_prompt(), Logits::last, logits.data()};
+    step({&item, 1}, abort);
+    session_.jump(jump_);
     logits_ = std::move(logits);
 }
 

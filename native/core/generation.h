@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <vector>
 
 #include "core/sampler.h"
@@ -26,9 +27,14 @@ struct GenerationStats {
 class Generation {
   public:
     // `prompt` is the whole text so far, what the session holds of it included. The session must outlive
-    // this.
+    // this. `jump`: what follows the prompt is that many positions further on (Session::jump).
     Generation(Session& session, std::vector<int32_t> prompt, const Sampling& sampling,
-               std::vector<int32_t> stop_ids, int64_t max_tokens, const DraftOptions& drafts = {});
+               std::vector<int32_t> stop_ids, int64_t max_tokens, const DraftOptions& drafts = {},
+               int64_t jump = 0);
+
+    // For who wants to show progress: evaluates a chunk of the prompt, unless it is the last one, which is
+    // next()'s. Returns whether it did. On an error the session is as before the call.
+    bool prefill(AbortCheck& abort);
 
     // The next token, or nothing when an end token was drawn (it is not returned) or max_tokens are out. On
     // an error the session is as before the call, and the call may be repeated.
@@ -38,6 +44,7 @@ class Generation {
     const DraftStats& draft_stats() const { return speculation_.stats(); }
 
   private:
+    std::span<const int32_t> left_of_prompt();
     void evaluate_prompt(AbortCheck& abort);
     void evaluate(int32_t token, AbortCheck& abort);
 
@@ -46,6 +53,8 @@ class Generation {
     Sampler sampler_;
     std::vector<int32_t> stop_ids_;
     int64_t max_tokens_;
+    int64_t jump_;
+    bool counted_ = false;  // the tokens that were reused
     int draft_depth_;
     Speculation speculation_;
     std::vector<float> logits_;       // of the position after the session's last; empty: not evaluated

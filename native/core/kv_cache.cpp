@@ -1,10 +1,29 @@
 #include "core/kv_cache.h"
 
+#include <algorithm>
 #include <utility>
 
 #include "core/backend.h"
 
 namespace hy3 {
+
+void KvLayout::clear_from(int64_t first, int layer, std::byte* page) const {
+    const size_t element = std::max<size_t>(element_bits() / 8, 1);  // no byte belongs to two positions
+    const size_t scale = type == KvType::q8 ? sizeof(float) : sizeof(uint16_t);
+    for (int head = 0; head < n_kv_heads; head++) {
+        std::byte* const keys = page + key_offset(layer, head);
+        std::byte* const values = page + value_offset(layer, head);
+        for (auto p = static_cast<size_t>(first); p < kPageSize; p++) {
+            for (size_t d = 0; d < columns(); d++) {
+                std::fill_n(keys + key_at(p, d), element, std::byte{0});
+                std::fill_n(values + value_at(p, d), element, std::byte{0});
+                if (scales_bytes() == 0) continue;
+                std::fill_n(keys + scale_at(p, d), scale, std::byte{0});
+                std::fill_n(values + scale_at(p, d), scale, std::byte{0});
+            }
+        }
+    }
+}
 
 KvPage::KvPage(Backend& backend, size_t bytes) : backend_(backend), data_(backend.allocate(bytes)) {}
 

@@ -120,6 +120,9 @@ struct KvLayout {
                (type == KvType::q8 ? p * sizeof(float) : (d / kKvGroup * kPageSize + p) * sizeof(uint16_t));
     }
 
+    // Zeroes a layer's positions from `first` on, in a page in host memory.
+    void clear_from(int64_t first, int layer, std::byte* page) const;
+
   private:
     HY3_KV_INLINE size_t columns() const { return static_cast<size_t>(head_dim); }
 };
@@ -152,6 +155,11 @@ class KvCache {
     void prepare(int64_t first, int64_t count);
     // Drops the pages that hold no position below `size`.
     void shrink(int64_t size);
+    // Exchanges the content of two caches of one layout and backend.
+    void swap(KvCache& other) noexcept {
+        pages_.swap(other.pages_);
+        addresses_.swap(other.addresses_);
+    }
 
     const KvLayout& layout() const { return layout_; }
     // Of its pages, those shared with forks included.

@@ -36,6 +36,7 @@ class Model {
     Model& operator=(const Model&) = delete;
 
     const std::shared_ptr<const Gguf>& file() const { return file_; }
+    const std::shared_ptr<const Gguf>& mtp_file() const { return mtp_file_; }  // null: none of its own
     const Config& config() const { return config_; }
     const std::shared_ptr<const Tokenizer>& tokenizer() const { return tokenizer_; }
     const Weights& weights() const { return weights_; }

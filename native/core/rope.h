@@ -29,6 +29,9 @@ struct RopeTable {
     const float* sin(int64_t row) const { return sin_.data() + row * half; }
 };
 
+// Beyond it not every position is a float32.
+inline constexpr int64_t max_rope_position = int64_t{1} << 24;
+
 // The angle is float32(position) * inv_freq, rounded to float32, as in transformers.
 void fill_rope_table(const RopeFrequencies& freq, std::span<const int32_t> positions, RopeTable& table);
 

@@ -174,8 +174,8 @@ class Step {
             if (n == 0 || count <= 0) continue;
             segments.push_back({&part, part.done, count, static_cast<int64_t>(rows.size())});
             for (int64_t i = part.done; i < part.done + count; i++)
-                rows.push_back({token_at(part, i), static_cast<int32_t>(part.session->position() + i),
-                                static_cast<int32_t>(caches.size())});
+                rows.push_back(
+                    part.session->row(token_at(part, i), part.session->position() + i, caches.size()));
             caches.push_back(&part.session->cache_);
             room -= count;
         }
@@ -240,8 +240,7 @@ class Step {
                 else
                     model().backend().copy(to, states + static_cast<size_t>(s.row + i - 1 - s.first) * width,
                                            width * sizeof(float));
-                rows.push_back({token_at(*s.part, i), static_cast<int32_t>(before),
-                                static_cast<int32_t>(caches.size())});
+                rows.push_back(session.row(token_at(*s.part, i), before, caches.size()));
             }
             caches.push_back(&session.cache_);
         }
@@ -321,7 +320,9 @@ void Session::truncate(int64_t n) {
     if (n < 0 || n > position())
         fail(Status::invalid_argument, "Cannot truncate to ", n, ": the session has ", position(),
              " tokens.");
-    if (n == position()) return;
+    const size_t jumps = jumps_.size();
+    while (!jumps_.empty() && jumps_.back().at >= n) jumps_.pop_back();
+    if (n == position() && jumps == jumps_.size()) return;
     // States of positions that stay are kept: the MTP layer's rows of those before the last are not written.
     const int64_t stay = std::max<int64_t>(0, n - (position() - kept()));
     states_.resize(static_cast<size_t>(stay) * width());
@@ -330,6 +331,29 @@ void Session::truncate(int64_t n) {
     revision_++;
     tokens_.resize(static_cast<size_t>(n));
     cache_.shrink(n);
+}
+
+void Session::check_jump(int64_t n) const {
+    const int64_t so_far = jumps_.empty() ? 0 : jumps_.back().by;
+    const int64_t most = std::max<int64_t>(max_rope_position - options_.ctx - so_far, 0);
+    if (n < 0 || n > most)
+        fail(Status::invalid_argument, "The position jump is ", n, ". Give a number from 0 to ", most,
+             " here: float32 tells positions apart only up to ", max_rope_position, ".");
+}
+
+void Session::jump(int64_t n) {
+    check_jump(n);
+    if (n == 0) return;
+    jumps_.push_back({position(), n + (jumps_.empty() ? 0 : jumps_.back().by)});
+    guesses_.clear();
+    revision_++;
+}
+
+Row Session::row(int32_t token, int64_t at, size_t sequence) const {
+    int64_t by = 0;
+    for (const Jump& jump : jumps_)
+        if (jump.at <= at) by = jump.by;
+    return {token, static_cast<int32_t>(at), static_cast<int32_t>(sequence), static_cast<int32_t>(at + by)};
 }
 
 void Session::require_state() const {

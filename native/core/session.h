@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
+#include <string_view>
 #include <vector>
 
 #include "core/draft_policy.h"
@@ -34,8 +36,16 @@ class Session {
     // Bytes of the key/value cache at this length.
     size_t kv_bytes() const { return cache_.bytes(); }
 
-    // Forgets all but the first n tokens. n from 0 to position().
+    // Forgets all but the first n tokens, and the jumps after them. n from 0 to position().
     void truncate(int64_t n);
+
+    // Puts the tokens to come n positions further away from those so far, for RoPE alone: between them are no
+    // keys, and the cache has no gap. To probe how a model copes with distances.
+    void jump(int64_t n);
+    // Throws what jump(n) would.
+    void check_jump(int64_t n) const;
+    // Tokens before the first jump.
+    int64_t tokens_before_jumps() const { return jumps_.empty() ? position() : jumps_.front().at; }
 
     // Post-norm hidden state of the last position (hidden). Error(invalid_argument) if nothing was evaluated
     // since the last truncate.
@@ -65,9 +75,22 @@ class Session {
     // session. Appends the tokens.
     void score(std::span<const int32_t> tokens, float* out, AbortCheck& abort);
 
+    // The whole state in a file (core/session_file.h), from which a session of the same model, backend, KV
+    // type and mtp goes on bit for bit. `extra` goes along, and is what load returns. A load that fails
+    // leaves the session as it was.
+    void save(const std::string& path, std::string_view extra, AbortCheck& abort) const;
+    std::string load(const std::string& path, AbortCheck& abort);
+
   private:
     friend class Step;
 
+    struct Jump {
+        int64_t at;  // index of the first token after it
+        int64_t by;  // all jumps up to this one
+    };
+
+    // The row of a token at a place in this sequence, with the jumps before it.
+    Row row(int32_t token, int64_t at, size_t sequence = 0) const;
     void require_state() const;
     size_t width() const { return static_cast<size_t>(model_->config().hidden); }
     // How many positions at the end have their states kept.
@@ -80,6 +103,7 @@ class Session {
     std::shared_ptr<Model> model_;
     SessionOptions options_;
     std::vector<int32_t> tokens_;
+    std::vector<Jump> jumps_;  // ascending
     KvCache cache_;
     // Post-norm states (kept, hidden) of the last positions; empty: not known. The MTP layer's row of a
     // position needs the token after it, so the last one's is always still to be written; speculation leaves

@@ -24,7 +24,7 @@ bool Session::accept(int32_t token) {
 std::vector<Row> Session::mtp_rows_behind() const {
     std::vector<Row> rows;
     for (int64_t at = position() - kept(); at < position() - 1; at++)
-        rows.push_back({tokens_[static_cast<size_t>(at) + 1], static_cast<int32_t>(at), 0});
+        rows.push_back(row(tokens_[static_cast<size_t>(at) + 1], at));
     return rows;
 }
 
@@ -69,7 +69,7 @@ std::vector<float> Session::mtp_logits(int32_t token, float* logits, AbortCheck&
     require_state();
     std::vector<Row> rows = mtp_rows_behind();
     mtp_token_ = -1;
-    rows.push_back({token, static_cast<int32_t>(position() - 1), 0});
+    rows.push_back(row(token, position() - 1));
     auto state = run_mtp(rows, states_, logits, abort);
     states_.erase(states_.begin(), states_.end() - static_cast<int64_t>(width()));
     mtp_token_ = token;
@@ -78,8 +78,8 @@ std::vector<float> Session::mtp_logits(int32_t token, float* logits, AbortCheck&
 
 std::vector<float> Session::mtp_chain(int depth, int32_t token, std::span<const float> state, float* logits,
                                       AbortCheck& abort) {
-    const Row row{token, static_cast<int32_t>(position() + depth - 2), 0};
-    return run_mtp({&row, 1}, state, logits, abort);
+    const Row ahead = row(token, position() + depth - 2);
+    return run_mtp({&ahead, 1}, state, logits, abort);
 }
 
 }  // namespace hy3

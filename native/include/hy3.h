@@ -273,6 +273,15 @@ void hy3_session_tokens(const hy3_session* session, const int32_t** tokens, size
 /* Bytes of the key/value cache as long as it is now, pages shared with forks included. */
 uint64_t hy3_session_kv_bytes(const hy3_session* session);
 hy3_status hy3_session_truncate(hy3_session* session, int64_t n);
+/* Puts the tokens to come n positions further away from those so far, for RoPE alone: the cache has no gap.
+ */
+hy3_status hy3_session_jump(hy3_session* session, int64_t n);
+/* The whole state in a file, from which a session of the same model, backend, KV type and mtp goes on bit for
+ * bit. `extra`, any bytes, goes along: load calls `take` once with it. */
+hy3_status hy3_session_save(const hy3_session* session, const char* path, hy3_str extra, hy3_abort_fn abort,
+                            void* user);
+hy3_status hy3_session_load(hy3_session* session, const char* path, void (*take)(void* user, hy3_str extra),
+                            void* take_user, hy3_abort_fn abort, void* user);
 /* (hidden) floats: post-norm state of the last position. */
 hy3_status hy3_session_hidden(const hy3_session* session, const float** out);
 hy3_status hy3_session_mtp_logits(hy3_session* session, int32_t token, float* logits, hy3_abort_fn abort,
@@ -338,11 +347,15 @@ typedef struct hy3_drafting {
     bool always; /* to the full depth every time, whether it pays or not: for measuring */
 } hy3_drafting;
 
-/* The session must outlive the generation. */
+/* The session must outlive the generation. jump: what follows the prompt is that many positions further on,
+ * as after hy3_session_jump; 0: none. */
 hy3_status hy3_generation_new(hy3_session* session, const int32_t* prompt, size_t n,
                               const hy3_sampling* sampling, const int32_t* stop_ids, size_t n_stop,
-                              int64_t max_tokens, hy3_drafting drafting, hy3_generation** out);
+                              int64_t max_tokens, hy3_drafting drafting, int64_t jump, hy3_generation** out);
 void hy3_generation_free(hy3_generation* generation);
+/* To show progress: evaluates a chunk of the prompt, unless it is the last one, which is
+ * hy3_generation_next's. *more: whether it did. */
+hy3_status hy3_generation_prefill(hy3_generation* generation, hy3_abort_fn abort, void* user, bool* more);
 /* *token is -1 when the generation has ended. */
 hy3_status hy3_generation_next(hy3_generation* generation, hy3_abort_fn abort, void* user, int32_t* token);
 void hy3_generation_get_stats(const hy3_generation* generation, hy3_generation_stats* out);

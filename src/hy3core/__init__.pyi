@@ -260,6 +260,9 @@ class Model:
     @property
     def tokenizer(self) -> Tokenizer: ...
     @property
+    def rope(self) -> tuple[NDArray[np.float32], float]:
+        """float32[head_dim / 2], RoPE's inverse frequencies, and the factor on its cosines and sines."""
+    @property
     def backend(self) -> str: ...
     @property
     def threads(self) -> int: ...
@@ -351,7 +354,21 @@ class Session:
 
     @property
     def tokens(self) -> list[int]: ...
-    def truncate(self, n: int) -> None: ...
+    def truncate(self, n: int) -> None:
+        """Forgets all but the first n tokens, and the jumps after them."""
+    def jump(self, n: int) -> None:
+        """Puts the tokens to come n positions further away from those so far, for RoPE alone.
+
+        Between them are no keys, and the cache has no gap: position and ctx go on counting tokens.
+        """
+    def save(self, path: str | PathLike[str], extra: Buffer = b"") -> None:
+        """The whole state in a file, with `extra` beside it; written aside and renamed."""
+    def load(self, path: str | PathLike[str]) -> bytes:
+        """Goes on from a saved state, bit for bit, without evaluating its tokens; returns its `extra`.
+
+        Refused for another model, backend, KV type or mtp than it was saved with (UnsupportedError), for a
+        file that is incomplete or damaged (FormatError) and one with more tokens than ctx (ContextFullError).
+        """
     def reset(self) -> None: ...
     @property
     def stats(self) -> dict[str, Any]:
@@ -369,19 +386,26 @@ class Session:
         stop_ids: Iterable[int] | None = None,
         mtp: int = 0,
         mtp_always: bool = False,
+        pos_jump: int = 0,
     ) -> Generation:
         """Ids after `tokens`, the whole text so far; the longest prefix already in the context is reused.
 
         Ends at any of stop_ids (None: the tokenizer's eos_ids), which is not among the ids returned, or after
         max_tokens. mtp: the most tokens that the MTP layer drafts for a step, in a session made with
         mtp=True; -1: as many as pay, none in other sessions. The ids are the same with and without.
-        mtp_always: draft that many for every step, whether it pays or not, for measuring.
+        mtp_always: draft that many for every step, whether it pays or not, for measuring. pos_jump: what
+        follows `tokens` is that many positions further on, as after jump().
         """
 
 class Generation(Iterator[int]):
     """Iterator over the ids of one generation. After an interrupt it can be continued."""
 
     def __next__(self) -> int: ...
+    def prefill(self) -> bool:
+        """Evaluates a chunk of the prompt, unless it is the last one, which is __next__'s; whether it did.
+
+        For who wants to show progress: `while generation.prefill(): show(session.position)`.
+        """
 
 def step(items: Iterable[tuple[Session, ArrayLike, LogitsWanted]]) -> list[NDArray[np.float32] | None]:
     """One step over several sessions of one model; what each wants, in order."""

@@ -151,6 +151,11 @@ cdef extern from "hy3.h" nogil:
     uint64_t hy3_session_kv_bytes(const hy3_session* session)
     void hy3_session_tokens(const hy3_session* session, const int32_t** tokens, size_t* n)
     hy3_status hy3_session_truncate(hy3_session* session, int64_t n)
+    hy3_status hy3_session_jump(hy3_session* session, int64_t n)
+    hy3_status hy3_session_save(const hy3_session* session, const char* path, hy3_str extra, hy3_abort_fn abort,
+                                void* user)
+    hy3_status hy3_session_load(hy3_session* session, const char* path, text_fn take, void* take_user,
+                                hy3_abort_fn abort, void* user)
     hy3_status hy3_session_hidden(const hy3_session* session, const float** out)
     hy3_status hy3_session_mtp_logits(hy3_session* session, int32_t token, float* logits, hy3_abort_fn abort,
                                       void* user)
@@ -196,8 +201,10 @@ cdef extern from "hy3.h" nogil:
         int32_t stop_id
     hy3_status hy3_generation_new(hy3_session* session, const int32_t* prompt, size_t n, const hy3_sampling* sampling,
                                   const int32_t* stop_ids, size_t n_stop, int64_t max_tokens, hy3_drafting drafting,
+                                  int64_t jump,
                                   hy3_generation** out)
     void hy3_generation_free(hy3_generation* generation)
+    hy3_status hy3_generation_prefill(hy3_generation* generation, hy3_abort_fn abort, void* user, c_bool* more)
     hy3_status hy3_generation_next(hy3_generation* generation, hy3_abort_fn abort, void* user, int32_t* token)
     void hy3_generation_get_stats(const hy3_generation* generation, hy3_generation_stats* out)
 

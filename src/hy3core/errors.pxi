@@ -109,11 +109,16 @@ cdef void append_text(void* user, hy3_str text) noexcept with gil:
     (<list>user).append(text_of(text))
 
 
+cdef void append_bytes(void* user, hy3_str content) noexcept with gil:
+    (<list>user).append(PyBytes_FromStringAndSize(content.data, content.size))
+
+
 cdef bytes path_bytes(object path):
     name = os.fsencode(path)
     if b"\0" in name:
         raise InvalidArgumentError("The path has a zero byte in it.")
     return name
+
 
 cdef void append_ids(void* user, const int32_t* ids, size_t n) noexcept with gil:
     cdef size_t i

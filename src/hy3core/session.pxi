@@ -149,6 +149,32 @@ cdef class Session:
         hy3_session_tokens(self.handle, &tokens, &n)
         return [tokens[i] for i in range(n)]
 
+    def save(self, path, extra=b""):
+        cdef bytes name = path_bytes(path)
+        cdef const char* address = name
+        cdef Bytes content = Bytes(extra)
+        cdef hy3_str view = hy3_str(<const char*>content.view.buf, content.view.len)
+        cdef hy3_status status
+        cdef Interrupt interrupt = Interrupt()
+        with nogil:
+            status = hy3_session_save(self.handle, address, view, poll_signals, <void*>interrupt)
+        finish(status, interrupt)
+
+    def load(self, path):
+        cdef bytes name = path_bytes(path)
+        cdef const char* address = name
+        cdef list extra = []
+        cdef void* taken = <void*>extra
+        cdef hy3_status status
+        cdef Interrupt interrupt = Interrupt()
+        with nogil:
+            status = hy3_session_load(self.handle, address, append_bytes, taken, poll_signals, <void*>interrupt)
+        finish(status, interrupt)
+        return extra[0]
+
+    def jump(self, int64_t n):
+        check(hy3_session_jump(self.handle, n))
+
     def truncate(self, int64_t n):
         check(hy3_session_truncate(self.handle, n))
 
@@ -159,11 +185,12 @@ cdef class Session:
     def stats(self):
         return dict(self.last_stats)
 
-    def generate(self, tokens, int64_t max_tokens=64, sampling=None, stop_ids=None, int mtp=0, bint mtp_always=False):
+    def generate(self, tokens, int64_t max_tokens=64, sampling=None, stop_ids=None, int mtp=0, bint mtp_always=False,
+                 int64_t pos_jump=0):
         if stop_ids is None:
             stop_ids = self.model.tokenizer.eos_ids
         return Generation(self, tokens, max_tokens, Sampling() if sampling is None else sampling, stop_ids, mtp,
-                          mtp_always)
+                          mtp_always, pos_jump)
 
 
 cdef class Generation:
@@ -172,7 +199,7 @@ cdef class Generation:
     cdef Session session
 
     def __cinit__(self, Session session not None, tokens, int64_t max_tokens, sampling, stop_ids, int mtp,
-                  bint mtp_always):
+                  bint mtp_always, int64_t pos_jump):
         cdef Ids prompt = Ids(tokens), stops = Ids(list(stop_ids))
         cdef hy3_sampling s = sampling_of(sampling)
         cdef hy3_drafting drafting
@@ -181,7 +208,7 @@ cdef class Generation:
         self.handle = NULL
         self.session = session
         check(hy3_generation_new(session.handle, prompt.data, prompt.n, &s, stops.data, stops.n, max_tokens,
-                                 drafting, &self.handle))
+                                 drafting, pos_jump, &self.handle))
         self.update_stats()
 
     def __dealloc__(self):
@@ -189,6 +216,16 @@ cdef class Generation:
 
     def __iter__(self):
         return self
+
+    def prefill(self):
+        cdef c_bool more = False
+        cdef hy3_status status
+        cdef Interrupt interrupt = Interrupt()
+        with nogil:
+            status = hy3_generation_prefill(self.handle, poll_signals, <void*>interrupt, &more)
+        self.update_stats()
+        finish(status, interrupt)
+        return bool(more)
 
     def __next__(self):
         cdef int32_t token = -1

@@ -133,8 +133,16 @@ class Session:
         return len(self.tokens)
 
     def generate(
-        self, tokens: Sequence[int], max_tokens: int = 64, sampling: Any = None, mtp: int = 0
-    ) -> Iterator[int]:
+        self,
+        tokens: Sequence[int],
+        max_tokens: int = 64,
+        sampling: Any = None,
+        mtp: int = 0,
+        pos_jump: int = 0,
+    ) -> "Generation":
+        return Generation(self.answer(tokens, max_tokens, sampling, mtp))
+
+    def answer(self, tokens: Sequence[int], max_tokens: int, sampling: Any, mtp: int) -> Iterator[int]:
         same = 0
         while same < min(len(tokens) - 1, len(self.tokens)) and self.tokens[same] == tokens[same]:
             same += 1
@@ -163,6 +171,20 @@ class Session:
             yield token
             self.tokens.append(token)  # computed only when the next one is asked for
         self.stats["finish_reason"] = "length"
+
+
+class Generation:
+    def __init__(self, answer: Iterator[int]) -> None:
+        self._answer = answer
+
+    def __iter__(self) -> "Generation":
+        return self
+
+    def __next__(self) -> int:
+        return next(self._answer)
+
+    def prefill(self) -> bool:
+        return False
 
 
 class GGUF:

@@ -140,6 +140,70 @@ def test_ctrl_c_at_any_moment_exits_130(endless: Path, tmp_path: Path, phase: st
         assert stderr.decode().endswith("\nhy3: interrupted\n")
 
 
+def test_a_long_prompt_says_so_after_two_seconds(endless: Path, tmp_path: Path) -> None:
+    prompt = tmp_path / "prompt.txt"
+    prompt.write_text("x" * 50_000)
+    with subprocess.Popen(
+        [*HY3, "run", "-m", str(endless), "-f", str(prompt), *LONG], stderr=subprocess.PIPE
+    ) as process:
+        assert process.stderr is not None
+        lines = [process.stderr.readline().decode() for _ in range(2)]
+        process.send_signal(signal.SIGINT)
+        assert re.fullmatch(r"hy3: computing a prompt of 50\d{3} tokens\n", lines[1])
+        assert process.wait(30) == 130
+
+
+def test_a_chat_is_kept_in_a_file_and_gone_on_with(tiny: Path, tmp_path: Path) -> None:
+    """The second run computes only what is new, and says what one run would have said."""
+    file = tmp_path / "kept"
+    common = ["chat", "-m", tiny, "-n", "5", "--seed", "3"]
+    whole = hy3(*common, stdin=None, input="hello\nagain\n")
+    file.touch()  # as mktemp does
+    first = hy3(*common, "--session", file, stdin=None, input="hello\n")
+    second = hy3(*common, "--session", file, stdin=None, input="again\n/stats\n")
+    assert (first.returncode, second.returncode) == (0, 0), second.stderr
+    assert first.stdout + second.stdout == whole.stdout
+    kept = re.search(rf"Kept 2 messages \((\d+) tokens\) in {file}\.", first.stderr)
+    assert kept is not None
+    assert f"Went on from 2 messages ({kept[1]} tokens) in {file}." in second.stderr
+    stats = re.search(r"prompt \d+ tokens \+ (\d+) reused", second.stderr)
+    assert stats is not None
+    assert stats[1] == kept[1]
+    assert sorted(entry.name for entry in tmp_path.iterdir()) == ["kept"]
+    assert b'"content": "again"' in file.read_bytes()
+
+
+def test_a_kept_chat_of_another_kind_is_refused_and_left_alone(tiny: Path, tmp_path: Path) -> None:
+    file = tmp_path / "kept"
+    hy3("chat", "-m", tiny, "-n", "2", "--session", file, stdin=None, input="hello\n")
+    before = file.read_bytes()
+    result = hy3("chat", "-m", tiny, "--session", file, "--kv", "f32", stdin=None, input="hello\n")
+    assert (result.returncode, result.stdout) == (1, "")
+    assert re.fullmatch(
+        rf"hy3: error: {file}: was saved with KV type f16, and this session has f32\. [^\n]+\n",
+        result.stderr,
+    )
+    assert file.read_bytes() == before
+    result = hy3("chat", "-m", tiny, "--session", tmp_path / "no" / "kept", stdin=None, input="hello\n")
+    assert result.stderr == f"hy3: error: There is no folder {tmp_path}/no. Check the path of --session.\n"
+
+
+def test_what_is_given_anew_changes_a_kept_chat(tiny: Path, tmp_path: Path) -> None:
+    def run(*options: str) -> dict[str, Any]:
+        lines = f"x\n/save {tmp_path}/messages.json\n"
+        hy3("chat", "-m", tiny, "-n", "2", "--session", tmp_path / "kept", *options, stdin=None, input=lines)
+        saved: dict[str, Any] = json.loads((tmp_path / "messages.json").read_text())
+        return {key: saved[key] for key in ("system", "think")} | {"turns": len(saved["turns"])}
+
+    assert run("--system", "Be brief.", "--think", "low") == {
+        "system": "Be brief.",
+        "think": "low",
+        "turns": 2,
+    }
+    assert run() == {"system": "Be brief.", "think": "low", "turns": 4}
+    assert run("--think", "off") == {"system": "Be brief.", "think": "off", "turns": 6}
+
+
 Break = Callable[[bytearray], bytearray]
 
 BROKEN: dict[str, Break] = {

@@ -2,8 +2,9 @@
 
 import re
 import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import Result
@@ -110,14 +111,40 @@ def test_engine_options_reach_the_engine(hy3: Run, model: Write) -> None:
         "chunk": 7,
         "rope_factor": 4.0,
         "rope_ctx": 65536,
+        "rope_attention_factor": 1.5,
+        "rope_beta_fast": 16.0,
+        "rope_beta_slow": 2.0,
         "use_mmap": False,
         "mlock": True,
         "mtp": False,
         "mtp_model": None,
-        "rope_attention_factor": 1.5,
-        "rope_beta_fast": 16.0,
-        "rope_beta_slow": 2.0,
     }
+
+
+def test_a_conversation_from_a_file_reports_what_each_turn_reused(
+    hy3: Run, model: Write, tmp_path: Path
+) -> None:
+    turns = tmp_path / "turns.txt"
+    turns.write_text("11+22\n\n  \nand 12?\r\n")
+    result = hy3("run", "-m", model(answers=[f"12{fake.EOS}", f"hello{fake.EOS}"]), "--convo", turns)
+    assert (result.exit_code, result.stdout) == (0, "12\nhello\n")
+    # Of the second prompt all is there that the first one and its answer computed.
+    assert result.stderr == (
+        "hy3: turn 1 of 2: prompt 36 tokens, 72.0 tok/s; answer 2 tokens, 8.0 tok/s\n"
+        "hy3: turn 2 of 2: prompt 11 tokens + 38 reused, 22.0 tok/s; answer 5 tokens, 20.0 tok/s\n"
+    )
+    piped = hy3("run", "-m", model(answers=[f"12{fake.EOS}"]), "--convo", "-", input="11+22\n")
+    assert piped.stdout == "12\n"
+
+
+def test_a_conversation_that_outgrows_the_context_ends_with_an_error(
+    hy3: Run, model: Write, tmp_path: Path
+) -> None:
+    turns = tmp_path / "turns.txt"
+    turns.write_text("x\n" + "y" * 100 + "\n")
+    result = hy3("run", "-m", model(answers=[f"12{fake.EOS}"]), "--convo", turns, "-c", "100")
+    assert (result.exit_code, result.stdout) == (1, "12\n")
+    assert "error: The prompt has" in result.stderr
 
 
 @pytest.mark.parametrize(
@@ -169,14 +196,12 @@ class Spy:
     """Remembers what the engine was asked to sample with."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.sampling = fake.Sampling()
+        self.sampling, self.pos_jump = fake.Sampling(), 0
         generate = fake.Session.generate
 
-        def spying(
-            session: fake.Session, tokens: list[int], max_tokens: int, sampling: fake.Sampling, mtp: int
-        ) -> object:
-            self.sampling = sampling
-            return generate(session, tokens, max_tokens, sampling, mtp)
+        def spying(session: fake.Session, tokens: list[int], **options: Any) -> object:
+            self.sampling, self.pos_jump = options["sampling"], options["pos_jump"]
+            return generate(session, tokens, **options)
 
         monkeypatch.setattr(fake.Session, "generate", spying)
 
@@ -184,6 +209,11 @@ class Spy:
 @pytest.fixture
 def spy(monkeypatch: pytest.MonkeyPatch) -> Spy:
     return Spy(monkeypatch)
+
+
+def test_a_position_jump_reaches_the_engine(hy3: Run, model: Write, spy: Spy) -> None:
+    hy3("run", "-m", model(answers=[ANSWER]), "-p", "x", "--pos-jump", "64k")
+    assert spy.pos_jump == 65536
 
 
 RECOMMENDED = {
@@ -335,6 +365,9 @@ USAGE = [
         "Invalid value for '--think': 'hard' is not one of 'off', 'low', 'high'.",
     ),
     (["-p", "x", "-f", "y"], "Both -p and -f give a prompt. Give one of them."),
+    (["-p", "x", "--convo", "y"], "Both -p and --convo give a prompt. Give one of them."),
+    (["--convo", "y", "--raw"], "--raw has no turns."),
+    (["-p", "x", "--pos-jump", "-1"], "Invalid value for '--pos-jump': -1 is out of range."),
     (["-p", "x", "--raw", "--system", "y"], "--raw has no place for a system prompt."),
     (["--frobnicate"], "No such option"),
 ]
@@ -400,13 +433,15 @@ def test_ctrl_c_shows_what_there_is_and_exits_130(
 ) -> None:
     generate = fake.Session.generate
 
-    def interrupted(*args: object, **options: object) -> object:
+    def interrupted(*args: object, **options: object) -> Iterator[int]:
         for count, token in enumerate(generate(*args, **options)):  # type: ignore[arg-type]
             if count == 2:
                 signal.raise_signal(signal.SIGINT)
             yield token
 
-    monkeypatch.setattr(fake.Session, "generate", interrupted)
+    monkeypatch.setattr(
+        fake.Session, "generate", lambda *args, **options: fake.Generation(interrupted(*args, **options))
+    )
     result = hy3("run", "-m", model(answers=["123456"]), "-p", "x")
     assert (result.exit_code, result.stdout, result.stderr) == (130, "12\n", "\nhy3: interrupted\n")
 

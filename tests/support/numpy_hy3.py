@@ -127,7 +127,7 @@ class Hy3:
             n, kv_heads, heads // kv_heads, d
         )  # head i reads KV head i / group
         scores = np.einsum("nkgd,mkd->nkgm", q, k) * self.dtype(d**-0.5)
-        future = np.arange(len(k))[None, :] > positions[:, None]
+        future = np.arange(len(k))[None, :] > len(k) - n + np.arange(n)[:, None]
         scores = np.where(future[:, None, None, :], -np.inf, scores)
         mixed = np.einsum("nkgm,mkd->nkgd", softmax(scores), v)
         return self.linear(mixed.reshape(n, heads * d), name + ".o_proj")
@@ -176,9 +176,10 @@ class Hy3:
 
     # --- the model
 
-    def forward(self, tokens: Any) -> Result:
+    def forward(self, tokens: Any, positions: Array | None = None) -> Result:
+        """positions: what RoPE takes for them."""
         self.routing = {}
-        positions = np.arange(len(tokens))
+        positions = np.arange(len(tokens)) if positions is None else positions
         h = self.w["model.embed_tokens.weight"][np.asarray(tokens)]
         for layer, kind in enumerate(self.config["mlp_layer_types"]):
             h = self.block(h, layer, positions, Cache(), kind == "sparse")

@@ -23,11 +23,13 @@ class Display:
         self._thinking = False
         self._turned = False  # between thinking and answer, with nothing shown of the latter
         self._last = "\n"
-        if thinking:
-            self._turn(True)
+        self._opens = thinking
 
     def show(self, chunk: Chunk) -> None:
         text = chunk.text
+        if self._opens:  # not earlier: the terminal is the progress bar's until there is something to show
+            self._opens = False
+            self._turn(True)
         if chunk.thinking != self._thinking:
             self._turn(chunk.thinking)
         if self._terminal:

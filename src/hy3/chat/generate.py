@@ -2,8 +2,10 @@
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
+from hy3.chat.progress import PromptProgress
 from hy3.chat.reply import Chunk, Reply
 from hy3.errors import Hy3Error
 
@@ -35,6 +37,7 @@ class Generator:
     max_tokens: int | None = None  # of one answer; None: as many as the context has room for
     stops: Sequence[str] = ()
     mtp: int = 0  # most drafts at a time; -1: as many as pay
+    pos_jump: int = 0  # positions that lie between prompt and answer
 
     def new_reply(self, thinking: bool) -> Reply:
         return Reply(self.tokenizer, self.stops, thinking)
@@ -51,9 +54,18 @@ class Generator:
         is in `reply` up to then is good: `reply.finish()` gives the text still held back."""
         room = self.room(prompt)
         wanted = room if self.max_tokens is None else min(self.max_tokens, room)
-        for token in self.session.generate(
-            list(prompt), max_tokens=wanted, sampling=self.sampling, mtp=self.mtp
-        ):
+        generation = self.session.generate(
+            list(prompt),
+            max_tokens=wanted,
+            sampling=self.sampling,
+            mtp=self.mtp,
+            pos_jump=self.pos_jump,
+        )
+        with PromptProgress(len(prompt)) as progress:
+            while generation.prefill():
+                progress.update(self.session.position)
+            first = list(islice(generation, 1))  # computes the rest of the prompt
+        for token in chain(first, generation):
             yield from reply.push(token)
             if reply.stopped:
                 reply.end = "stop"

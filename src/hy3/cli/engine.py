@@ -31,7 +31,7 @@ class Engine:
     ctx: int
     mtp: int  # as hy3core's generate takes it
 
-    def generator(self, options: SamplingOptions) -> Generator:
+    def generator(self, options: SamplingOptions, pos_jump: int = 0) -> Generator:
         sampling = sampling_for(self.model.metadata, options)
         return Generator(
             session=self.session,
@@ -42,6 +42,7 @@ class Engine:
             max_tokens=options.max_tokens,
             stops=options.stop,
             mtp=self.mtp,
+            pos_jump=pos_jump,
         )
 
     def conversation(self, options: PromptOptions) -> Conversation:
@@ -72,10 +73,10 @@ def open_engine(path: str | None, options: EngineOptions) -> Engine:
         experts=options.experts or 0,
         rope_factor=options.rope_factor or 0.0,
         rope_ctx=options.rope_ctx or 0,
-        use_mmap=not options.no_mmap,
         rope_attention_factor=options.rope_attention_factor or 0.0,
         rope_beta_fast=options.rope_beta_fast or 0.0,
         rope_beta_slow=options.rope_beta_slow or 0.0,
+        use_mmap=not options.no_mmap,
         mlock=options.mlock,
         mtp_model=options.mtp_model,
     )
