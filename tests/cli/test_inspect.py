@@ -103,6 +103,20 @@ def test_the_page(hy3: Run, hy3_file: Path, monkeypatch: pytest.MonkeyPatch) -> 
     assert "blk.0" not in result.stdout
 
 
+def test_the_plan_for_a_million_tokens(hy3: Run, hy3_file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hy3.cli.inspect.available", lambda: 700 << 30)
+    lines = hy3("inspect", hy3_file, "-c", "1m", "--kv", "q4").stdout.splitlines()
+    at = next(i for i, line in enumerate(lines) if line.startswith("KV cache"))
+    assert lines[at : at + 3] == [
+        "KV cache       91.1 GiB for 1048576 tokens at q4",
+        "memory         647.5 GiB for weights and KV cache; 700.0 GiB free: fits",
+        "               1048576 tokens are more than the 262144 it was made for: --rope-factor 4",
+    ]
+    facts = json.loads(hy3("inspect", hy3_file, "-c", "300000", "--json").stdout)
+    assert facts["memory"]["rope_factor"] == 1.15
+    assert json.loads(hy3("inspect", hy3_file, "--json").stdout)["memory"]["rope_factor"] is None
+
+
 def test_memory_that_is_not_there_is_said_so(
     hy3: Run, hy3_file: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Mapping, Sequence
-from math import isfinite
+from math import ceil, isfinite
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +82,15 @@ def describe(file: Path, described: ModelFile, ctx: int, kv: str) -> dict[str, A
             "needed": needed,
             "free": free,
             "fits": None if needed is None or free is None else needed <= free,
+            "rope_factor": stretch(ctx, described.shapes.ctx),
         },
         "metadata": {whole(key): shortened(value) for key, value in described.metadata.items()},
     }
+
+
+def stretch(ctx: int, trained: int | None) -> float | None:
+    """The --rope-factor, to two digits after the point, that a context longer than the model's takes."""
+    return ceil(100 * ctx / trained) / 100 if trained and ctx > trained else None
 
 
 def shortened(value: Any) -> Any:
@@ -118,6 +124,7 @@ def print_facts(facts: Mapping[str, Any]) -> None:
     for name, total in facts["types"].items():
         row(name, f"{gib(total['bytes'])} in {total['tensors']} tensors")
     print_memory(facts["memory"])
+    print_stretch(facts["memory"], facts["shapes"]["ctx"])
     click.echo("\nmetadata")
     for key, value in facts["metadata"].items():
         row("  " + key, f"= {one_line(value)}")
@@ -157,6 +164,15 @@ def print_memory(memory: Mapping[str, Any]) -> None:
         row("memory", needed)
     else:
         row("memory", f"{needed}; {gib(memory['free'])} free: {'fits' if memory['fits'] else 'does NOT fit'}")
+
+
+def print_stretch(memory: Mapping[str, Any], trained: int) -> None:
+    factor = memory["rope_factor"]
+    if factor is not None:
+        row(
+            "",
+            f"{memory['ctx']} tokens are more than the {trained} it was made for: --rope-factor {factor:g}",
+        )
 
 
 def row(name: str, value: object) -> None:
