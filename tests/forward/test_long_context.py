@@ -1,0 +1,53 @@
+"""What a long context costs, at a length that a test can afford; `eval/long_context.py` goes further."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from support.random_hy3 import in_type, make_config, make_weights, write_model
+
+import hy3core
+from eval.long_context import DECODED, depths, line, measure, open_session
+from hy3.modelfile import ModelFile
+
+CONFIG = make_config(
+    num_hidden_layers=2,
+    num_attention_heads=2,
+    num_key_value_heads=2,
+    head_dim=128,
+    max_position_embeddings=1024,
+)
+CTX = 4096
+
+
+def test_depths_double_up_to_the_whole() -> None:
+    assert depths(131072) == [1023, 2047, 4095, 8190, 16380, 32760, 65520, 131040]
+    assert depths(1000) == [1000 - DECODED]
+
+
+def test_the_line_through_points_on_one() -> None:
+    fit = line([{"depth": depth, "ms_per_token": 2 + depth / 500} for depth in (1000, 2000, 4000)])
+    assert fit == pytest.approx({"ms": 2, "ms_per_1000_tokens": 2, "worst": 0})
+
+
+@pytest.mark.parametrize("kv", ["f16", "q4"])
+def test_memory_grows_as_the_cache_and_time_with_the_depth(
+    kv: str, tmp_path: Path, report: Callable[[str], None]
+) -> None:
+    path = write_model(tmp_path / "model.gguf", CONFIG, make_weights(CONFIG, seed=1), in_type("f16"))
+    session = open_session(path, CTX, kv, threads=1)
+    assert session.model.config.rope_factor == 4.0  # four times what the model was trained for
+    points = list(measure(session))
+    per_token = ModelFile(hy3core.GGUF(path)).kv_bytes(1, kv)
+    assert per_token is not None
+    first, last = points[0], points[-1]
+    grown = last["private_bytes"] - first["private_bytes"]
+    expected = per_token * (last["depth"] - first["depth"])
+    report(
+        f"long context, {kv}, {first['depth']:.0f} to {last['depth']:.0f} tokens: private memory "
+        f"+{grown / 2**20:.1f} MiB (KV {expected / 2**20:.1f}), "
+        f"{first['ms_per_token']:.2f} to {last['ms_per_token']:.2f} ms a token"
+    )
+    assert grown < 1.1 * expected + 2 * 2**20
+    # Four times the depth, at most four times the time, and something for the noise; quadratic would be 16.
+    assert last["ms_per_token"] < 8 * first["ms_per_token"]
