@@ -3,11 +3,10 @@
 //   header          SessionFileHeader
 //   jumps           n_jumps x (u64 index of the first token after it, u64 sum of the jumps so far)
 //   tokens          n_tokens x i32
-//   hidden          n_hidden x f32: post-norm state of the last position
+//   states          n_states x (hidden) f32: post-norm states of the last positions
 //   extra           the caller's bytes
-//   keys, values    for each page, for each layer: the positions in use, as KvLayout::each_range gives them.
-//   The
-//                   MTP layer's row of the last position is left out: it waits for the next token
+//   pages           as KvLayout has them; zeros in place of positions that are not in use. (The MTP layer's
+//                   rows of the last n_states positions are not: they wait for the next tokens.)
 //   checksum        u64: XXH64 of all before
 //
 // The file must have exactly the size that follows from its header, so that nothing is allocated for what a
