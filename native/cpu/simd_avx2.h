@@ -278,6 +278,20 @@ HY3_INLINE int64_t read_pair(const void* a, const void* b) {
     __builtin_memcpy(&high, b, 4);
     return static_cast<int64_t>(low | static_cast<uint64_t>(high) << 32);
 }
+template <int first>
+HY3_INLINE void store_every_second(void* to, I x) {
+    const __m256i order = _mm256_set_epi32(0, 0, 0, 0, 6 + first, 4 + first, 2 + first, first);
+    const auto half = [&](__m256i y) {
+        return _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(y, order));
+    };
+    auto* out = static_cast<__m128i*>(to);
+    _mm_storeu_si128(out, half(x.lo));
+    _mm_storeu_si128(out + 1, half(x.hi));
+}
+HY3_INLINE void grid_of_8(const uint8_t (*grid)[8], const uint16_t*, const uint8_t*, const uint8_t* index,
+                          I out[4]) {
+    for (int i = 0; i < 4; i++) out[i] = grid_of_8(grid, [&](int c) { return index[8 * i + c]; });
+}
 template <typename Grid>
 HY3_INLINE I grid_of_4(const Grid* grid, I index) {
     alignas(32) uint32_t at[16];

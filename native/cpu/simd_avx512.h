@@ -222,6 +222,38 @@ HY3_INLINE I grid_of_8(const Grid* grid, At at) {
     }
     return x;
 }
+template <int first>
+HY3_INLINE void store_every_second(void* to, I x) {
+    if constexpr (first == 1) x = _mm512_srli_epi64(x, 32);
+    _mm256_storeu_si256(static_cast<__m256i*>(to), _mm512_cvtepi64_epi32(x));
+}
+// The packed table fits eight registers: entries by permutations of two each, then every entry four times,
+// and two of its fields into the bytes of each.
+HY3_INLINE void grid_of_8(const uint8_t (*)[8], const uint16_t* packed, const uint8_t* values,
+                          const uint8_t* index, I out[4]) {
+    const I at = _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(index)));
+    const auto of_64 = [&](int first) {
+        return _mm512_permutex2var_epi16(load_bytes(packed + first), at, load_bytes(packed + first + 32));
+    };
+    const __mmask32 bit6 = _mm512_movepi16_mask(_mm512_slli_epi16(at, 9));
+    const __mmask32 bit7 = _mm512_movepi16_mask(_mm512_slli_epi16(at, 8));
+    const I entries = _mm512_mask_blend_epi16(bit7, _mm512_mask_blend_epi16(bit6, of_64(0), of_64(64)),
+                                              _mm512_mask_blend_epi16(bit6, of_64(128), of_64(192)));
+    const I table = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values)));
+    const I counts = _mm512_set1_epi64(0x000c000800040000);
+    constexpr int64_t every = 0x0001000100010001;
+    I lane = _mm512_set_epi64(7 * every, 6 * every, 5 * every, 4 * every, 3 * every, 2 * every, every, 0);
+    for (int i = 0; i < 4; i++) {
+        const I fields = _mm512_srlv_epi16(_mm512_permutexvar_epi16(lane, entries), counts);
+        // Bits 0-1 to the low byte, 2-3 to the high one; what is above them does not reach the shuffle.
+        const I codes = _mm512_ternarylogic_epi64(
+            _mm512_set1_epi16(0x0003), fields,
+            _mm512_and_si512(_mm512_slli_epi16(fields, 6), _mm512_set1_epi16(0x0300)),
+            0xea);  // (a & b) | c
+        out[i] = _mm512_shuffle_epi8(table, codes);
+        lane = _mm512_add_epi16(lane, _mm512_set1_epi16(8));
+    }
+}
 template <typename Grid>
 HY3_INLINE I grid_of_4(const Grid* grid, I index) {
     return _mm512_i32gather_epi32(index, grid, 4);

@@ -48,17 +48,17 @@ struct Indices {
 
 struct UnpackIQ2_XXS : Super<BlockIQ2_XXS, 32> {
     static constexpr int offset = 64;
+    static constexpr uint8_t values[16] = {8, 25, 43};
     // Pairs of words: four grid indices, four sign indices with a scale.
     HY3_INLINE void codes(const Block& b, uint8_t* u) {
-        const auto* p = reinterpret_cast<const uint8_t*>(b.qs);
-        alignas(64) uint8_t signs[64];
-        store_bytes(signs, packed_signs(load_bytes(p)));
-        for (int i = 0; i < 4; i++, p += 16) {
-            const I grid = grid_of_8(iq2xxs_grid, [&](int c) { return p[c < 4 ? c : c + 4]; });
-            const uint64_t minus =
-                read_u32(signs + 16 * i + 4) | static_cast<uint64_t>(read_u32(signs + 16 * i + 12)) << 32;
-            store_bytes(u + 64 * i, signed_bytes(grid, minus, offset));
-        }
+        const I pairs = load_bytes(b.qs);
+        alignas(32) uint8_t index[32], signs[32];
+        store_every_second<0>(index, pairs);
+        store_every_second<1>(signs, packed_signs(pairs));
+        I grid[4];
+        grid_of_8(iq2xxs_grid, iq2xxs_packed, values, index, grid);
+        for (int i = 0; i < 4; i++)
+            store_bytes(u + 64 * i, signed_bytes(grid[i], read_u64(signs + 8 * i), offset));
     }
     HY3_INLINE void scales(const BlockRows& b, float* scale, float*) {
         const F d = first_half(b, 0.125f);
