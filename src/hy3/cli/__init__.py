@@ -22,6 +22,7 @@ COMMANDS = {
     "tokenize": "hy3.cli.tokenize:tokenize",
     "imatrix": "hy3.cli.imatrix:imatrix",
     "bench": "hy3.cli.bench:bench",
+    "eval": "hy3.cli.eval:evaluate",
 }
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130
