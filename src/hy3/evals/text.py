@@ -1,7 +1,8 @@
 """Measures over a text: `perplexity`, and `kl` against a reference's distributions saved before.
 
 Both go through the text in windows: each window's tokens see at most `window` tokens, and each token but the
-first is measured once, with at least `window - stride` tokens before it, and at least one (fewer at the beginning).
+first is measured once, with at least `window - stride` tokens before it, and one in any case (fewer at the
+beginning).
 """
 
 import struct
