@@ -35,6 +35,15 @@ HY3_INLINE void put_eight(I nibbles, F d, float* out) {
     put_four<2>(odd(bits<4, kLowNibbles>(nibbles)), d, out + kPanel);
 }
 
+// The scales of IQ2_XS and IQ2_S: a nibble a group, in the last eight bytes of a block.
+HY3_INLINE void put_sixteen(const BlockRows& b, int64_t block_bytes, float* out) {
+    const F d = first_half(b, 0.125f);
+    I end[4];
+    BlockRows::words(b, block_bytes - 16, end);
+    put_eight(end[2], d, out);
+    put_eight(end[3], d, out + 8 * kPanel);
+}
+
 // Sixteen grid indices: a byte each, and above it a field of `width` bits, eight of each of two words.
 template <int width>
 HY3_INLINE I indices(const uint8_t* codes, uint32_t first, uint32_t second) {
@@ -88,13 +97,7 @@ struct UnpackIQ2_XS : Super<BlockIQ2_XS, 16> {
             store_bytes(u + 64 * i, signed_bytes(grid, minus, offset));
         }
     }
-    HY3_INLINE void scales(const BlockRows& b, float* scale, float*) {
-        const F d = first_half(b, 0.125f);
-        I end[4];
-        BlockRows::words(b, sizeof(Block) - 16, end);
-        put_eight(end[2], d, scale);
-        put_eight(end[3], d, scale + 8 * kPanel);
-    }
+    HY3_INLINE void scales(const BlockRows& b, float* scale, float*) { put_sixteen(b, sizeof(Block), scale); }
 };
 
 struct UnpackIQ2_S : Super<BlockIQ2_S, 16> {
@@ -110,13 +113,7 @@ struct UnpackIQ2_S : Super<BlockIQ2_S, 16> {
             }
         }
     }
-    HY3_INLINE void scales(const BlockRows& b, float* scale, float*) {
-        const F d = first_half(b, 0.125f);
-        I end[4];
-        BlockRows::words(b, sizeof(Block) - 16, end);
-        put_eight(end[2], d, scale);
-        put_eight(end[3], d, scale + 8 * kPanel);
-    }
+    HY3_INLINE void scales(const BlockRows& b, float* scale, float*) { put_sixteen(b, sizeof(Block), scale); }
 };
 
 struct UnpackIQ3_XXS : Super<BlockIQ3_XXS, 32> {
