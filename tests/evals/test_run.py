@@ -8,8 +8,9 @@ import pytest
 
 from hy3.errors import Hy3Error
 from hy3.evals.client import Answer, Request
+from hy3.evals.interval import wilson
 from hy3.evals.needle import Needle
-from hy3.evals.results import Results, wilson
+from hy3.evals.results import Results
 from hy3.evals.run import run
 from hy3.evals.suite import Grade, Settings, Task
 

@@ -2,8 +2,9 @@
 
 import pytest
 
-from eval.tiny.grade import Question, Tally, table, wilson
+from eval.tiny.grade import Question, Tally, table
 from eval.tiny.score import Verdict, tally
+from hy3.evals.interval import wilson
 
 END, TAG, LINE_END = 0, 1, 2
 TEXTS = {END: "<end>", TAG: "<tag>", LINE_END: "\n", 3: "6", 4: "7"}

@@ -11,8 +11,9 @@ from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
 
+from hy3.chat.conversation import EFFORT
 from hy3.cli.engine import Engine, open_engine
-from hy3.cli.options import EngineOptions, Real, Whole, engine_options, model_option
+from hy3.cli.options import EngineOptions, Real, Several, Whole, engine_options, model_option
 from hy3.errors import Hy3Error
 from hy3.evals import text
 from hy3.evals.client import Client, LocalClient, RemoteClient
@@ -31,20 +32,6 @@ if TYPE_CHECKING:
 QUESTIONS = ("reasoning", "coding", "tools", "needle", "tiny")
 TEXTS = ("perplexity", "kl")
 GENERAL = ("reasoning", "coding", "tools", "needle")  # what `all` is
-
-
-class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on only
-    """Numbers with commas between them."""
-
-    name = "numbers"
-
-    def __init__(self, one: click.ParamType) -> None:  # type: ignore[type-arg]
-        self.one = one
-
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        if isinstance(value, tuple):
-            return value
-        return tuple(self.one.convert(part, param, ctx) for part in str(value).split(","))
 
 
 @click.command("eval")
@@ -96,7 +83,7 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic from click 
 )
 @click.option(
     "--tokens",
-    type=Numbers(Whole(100, 1 << 24, "Give 100 or more, such as 1000,4000", units=True)),
+    type=Several(Whole(100, 1 << 24, "Give 100 or more, such as 1000,4000", units=True)),
     default="1000,4000",
     show_default=True,
     metavar="N,...",
@@ -104,7 +91,7 @@ class Numbers(click.ParamType):  # type: ignore[type-arg]  # generic from click 
 )
 @click.option(
     "--depth",
-    type=Numbers(Real(0.0, 1.0, "Give 0 (the beginning) to 1 (the end), such as 0,0.5,1")),
+    type=Several(Real(0.0, 1.0, "Give 0 (the beginning) to 1 (the end), such as 0,0.5,1")),
     default="0,0.25,0.5,0.75,1",
     show_default=True,
     metavar="X,...",
@@ -185,7 +172,7 @@ def evaluate(
 
     opened = None if url is not None else open_engine(model, engine)
     client = RemoteClient(url, api_key) if url is not None else local(opened)
-    settings = Settings({"off": "no_think"}.get(think, think), max_tokens, temp)
+    settings = Settings(EFFORT[think], max_tokens, temp)
     about = {"model": client.name, "effort": settings.effort, "max_tokens": max_tokens, "temperature": temp}
     if url is None:
         about |= {"kv": engine.kv, "experts": engine.experts}

@@ -37,22 +37,6 @@ class Whole(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.
         return number
 
 
-class Several(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on only
-    """Whole numbers with commas between them."""
-
-    name = "integers"
-
-    def __init__(self, one: Whole) -> None:
-        self.one = one
-
-    def convert(
-        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
-    ) -> tuple[int, ...]:
-        if isinstance(value, tuple):  # a default
-            return value
-        return tuple(self.one.convert(word, param, ctx) for word in str(value).split(","))
-
-
 class Real(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on only
     """A finite number within bounds."""
 
@@ -69,6 +53,22 @@ class Real(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4
         if not self.least <= number <= self.most:  # also false for NaN
             self.fail(f"{value} is out of range. {self.hint}", param, ctx)
         return number
+
+
+class Several(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on only
+    """Numbers with commas between them."""
+
+    name = "numbers"
+
+    def __init__(self, one: Whole | Real) -> None:
+        self.one = one
+
+    def convert(
+        self, value: Any, param: click.Parameter | None, ctx: click.Context | None
+    ) -> tuple[float, ...]:
+        if isinstance(value, tuple):  # a default
+            return value
+        return tuple(self.one.convert(word, param, ctx) for word in str(value).split(","))
 
 
 class Stop(click.ParamType):  # type: ignore[type-arg]  # generic from click 8.4 on only

@@ -4,26 +4,15 @@ that a run which was stopped can go on."""
 import json
 import os
 from dataclasses import asdict, dataclass, field
-from math import sqrt
 from pathlib import Path
 from typing import Any
 
 from hy3.errors import Hy3Error
 from hy3.evals.client import Answer
+from hy3.evals.interval import wilson
 from hy3.evals.suite import Grade, Task
 
 FORMAT = "hy3-eval-1"
-
-
-def wilson(right: int, count: int, z: float = 1.96) -> tuple[float, float]:
-    """The 95% interval of a share (Wilson 1927), which stays inside [0, 1] at the ends."""
-    if count == 0:
-        return 0.0, 1.0
-    share = right / count
-    centre = share + z * z / (2 * count)
-    spread = z * sqrt(share * (1 - share) / count + z * z / (4 * count * count))
-    scale = 1 + z * z / count
-    return max(0.0, (centre - spread) / scale), min(1.0, (centre + spread) / scale)
 
 
 def score(right: int, asked: int) -> dict[str, Any]:
