@@ -168,6 +168,8 @@ def run(chunks: list[str]) -> Result:
 def merged(events: list[Event]) -> Result:
     text, names, arguments = "", [], []
     for event in events:
+        if not isinstance(event, Arguments) and arguments:
+            json.loads(arguments[-1])  # the call before is complete
         if isinstance(event, Text):
             text += event.text
         elif isinstance(event, CallStart):

@@ -10,8 +10,9 @@
 
 Every tag may carry `:opensource` (Hy3) or not (Hy3-preview, Hy-MT2). Text goes in as it comes; what is
 certain comes out: text, the name of a call, fragments of its arguments. The fragments of a call always make
-up one JSON object, also when the model breaks the format or is cut off. What cannot be read as a call is
-returned as text, never dropped. How the text was cut into chunks changes nothing in what comes out.
+up one JSON object, also when the model breaks the format or is cut off, and nothing comes between them. What
+cannot be read as a call is returned as text, never dropped; text inside a call follows the call. How the
+text was cut into chunks changes nothing in what comes out.
 """
 
 import re
@@ -75,6 +76,7 @@ class ToolCallParser:
         self._name = self._key = self._value = ""
         self._calls = 0
         self._written = 0  # arguments of this call
+        self._aside: str | None = None  # while a call is open: the text found in it
         self._events: list[Event] = []
 
     def push(self, text: str) -> list[Event]:
@@ -113,7 +115,7 @@ class ToolCallParser:
         if self._state is State.CLOSED and text.strip():
             self._end_call()
         if self._state is State.OUTSIDE:
-            self._events.append(Text(text))
+            self._say(text)
         elif self._state is State.VALUE:
             self._extend_value(text)
         elif self._state in (State.BLOCK, State.CALL):
@@ -137,7 +139,7 @@ class ToolCallParser:
         pending = self._raw + text
         words = pending.rstrip() if self._state is State.CALL else ""
         if words:
-            self._events.append(Text(words))
+            self._say(words)
         self._raw = pending[len(words) :]
 
     def _take_tag(self, tag: str, spelled: str) -> None:
@@ -164,7 +166,7 @@ class ToolCallParser:
         elif tag == "/tool_calls" and self._in_block:
             self._in_block = False
         else:
-            self._events.append(Text(spelled))
+            self._say(spelled)
 
     def _tag_in_block(self, tag: str, spelled: str) -> None:
         if tag == "tool_call":
@@ -210,7 +212,7 @@ class ToolCallParser:
             self._end_call()
             self._take_tag(tag, spelled)
         else:
-            self._events.append(Text(spelled))
+            self._say(spelled)
             self._raw = ""
 
     def _tag_in_key(self, tag: str, spelled: str) -> None:
@@ -228,7 +230,7 @@ class ToolCallParser:
     def _tag_between(self, tag: str, spelled: str) -> None:
         if tag == "arg_value":
             if self._value.strip():
-                self._events.append(Text(self._value.strip()))
+                self._say(self._value.strip())
             self._begin_value()
         elif tag == "/arg_value":
             self._write_argument(value_of(self._parameters, self._key.strip(), self._value.strip()))
@@ -265,7 +267,7 @@ class ToolCallParser:
     def _give_up(self, text: str) -> None:
         """What looked like a call is text."""
         if self._raw.strip() or text.strip():
-            self._events.append(Text(self._raw + text))
+            self._say(self._raw + text)
         self._begin(State.OUTSIDE, "")
 
     @property
@@ -275,12 +277,16 @@ class ToolCallParser:
     def _start_call(self) -> None:
         self._events.append(CallStart(self._calls, self._name.strip()))
         self._written = 0
+        self._aside = ""
         self._in_block = True
         self._begin(State.CALL, "")
 
     def _end_call(self) -> None:
         self._write("}" if self._written else "{}")
         self._calls += 1
+        aside, self._aside = self._aside, None
+        if aside:
+            self._say(aside)
         self._begin(State.BLOCK, self._raw if self._state is State.CLOSED else "")
 
     def _begin_value(self) -> None:
@@ -319,7 +325,7 @@ class ToolCallParser:
         elif self._state is State.BETWEEN and self._value.strip():
             self._write_argument(value_of(self._parameters, self._key.strip(), self._value.strip()))
         elif self._state in (State.KEY, State.BETWEEN):
-            self._events.append(Text(self._raw))
+            self._say(self._raw)
             self._begin(State.CALL, "")
 
     def _write_argument(self, value: str) -> None:
@@ -329,6 +335,13 @@ class ToolCallParser:
 
     def _label(self) -> str:
         return ("{" if self._written == 0 else ", ") + quoted(self._key.strip()) + ": "
+
+    def _say(self, text: str) -> None:
+        """Text comes out at once, or after the call that it was found in."""
+        if self._aside is None:
+            self._events.append(Text(text))
+        else:
+            self._aside += text
 
     def _write(self, fragment: str) -> None:
         self._events.append(Arguments(self._calls, fragment))
