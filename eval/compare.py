@@ -1,7 +1,8 @@
 """How fast hy3 is beside llama.cpp on one GGUF.
 
     python eval/compare.py MODEL.gguf -p 64,512,2048 -n 32 -d 0,16384 --kv f16 --json OUT.json --plot OUT.png
-    python eval/compare.py --table DIR       every row of the performance table; makes its slices in DIR
+    python eval/compare.py --table DIR            every row of the performance table; makes its slices in DIR
+    python eval/compare.py --table DIR --report   the table of what was measured so far, and what it met
 
 Both engines are kept alive in processes of their own and take turns, A B A B, each idle while the other
 computes, with the same file, threads and KV type and no speculation. Of llama.cpp the fastest of its variants
@@ -204,6 +205,7 @@ def read_arguments() -> argparse.Namespace:
     parser.add_argument("model", type=Path, nargs="?")
     parser.add_argument("--table", type=Path, metavar="DIR", help="make and compare every slice of the table")
     parser.add_argument("--only", default="", help="of the table: the slices with this in their name")
+    parser.add_argument("--report", action="store_true", help="of the table: measure nothing more")
     parser.add_argument("-p", "--prompts", type=numbers, default=[64, 512, 2048], metavar="N,...")
     parser.add_argument("-n", "--decode", type=int, default=32, metavar="N", help="steps (default 32)")
     parser.add_argument("-d", "--depths", type=numbers, default=[0], metavar="N,...", help="to decode at")
@@ -216,6 +218,8 @@ def read_arguments() -> argparse.Namespace:
     arguments = parser.parse_args()
     if (arguments.model is None) == (arguments.table is None):
         parser.error("Give a model, or --table and a directory.")
+    if arguments.report and arguments.table is None:
+        parser.error("--report goes with --table.")
     if arguments.pairs < 1 or arguments.decode < 1 or arguments.threads < 1:
         parser.error("--pairs, -n and -t are 1 or more.")
     if 0 in arguments.prompts:
@@ -225,13 +229,16 @@ def read_arguments() -> argparse.Namespace:
 
 def main() -> None:
     args = read_arguments()
-    if (args.plot or args.table) and importlib.util.find_spec("matplotlib") is None:
-        sys.exit("matplotlib is not installed. Install it (pip install --group eval), or leave out --plot.")
     if args.table:
-        from eval.table import run_table
+        from eval.table import run_table, show_table
 
-        run_table(args.table, args.only, args.threads, args.pairs, args.peer_python)
+        if args.report:
+            show_table(args.table, args.only)
+        else:
+            run_table(args.table, args.only, args.threads, args.pairs, args.peer_python)
         return
+    if args.plot and importlib.util.find_spec("matplotlib") is None:
+        sys.exit("matplotlib is not installed. Install it (pip install 'hy3[eval]'), or leave out --plot.")
     report = measure(
         args.model,
         args.prompts,

@@ -2,11 +2,16 @@
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
 
 from hy3.bench import Measurement
+
+
+def workload(what: str, tokens: int, depth: int) -> str:
+    """Its name."""
+    return f"{what} {tokens}" + (f" at depth {depth}" if depth else "")
 
 
 @dataclass(frozen=True)
@@ -51,7 +56,7 @@ class Pairs:
 
     @property
     def name(self) -> str:
-        return f"{self.what} {self.hy3.tokens}" + (f" at depth {self.depth}" if self.depth else "")
+        return workload(self.what, self.hy3.tokens, self.depth)
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -63,6 +68,12 @@ class Pairs:
             "llama_variant": self.llama_variant,
             "machine": asdict(self.machine),
         }
+
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> "Pairs":
+        """What follows from the numbers is left out: it is computed again."""
+        machine = Machine(**found["machine"])
+        return cls(measured(found["hy3"]), measured(found["llama"]), found["llama_variant"], machine)
 
     def __str__(self) -> str:
         ours, theirs, machine = self.hy3, self.llama, self.machine
@@ -90,25 +101,14 @@ class Report:
     def to_json(self) -> dict[str, Any]:
         return vars(self) | {"pairs": [pairs.to_json() for pairs in self.pairs]}
 
-
-HEAD = (
-    "| file | workload | KV | hy3, tokens/s | llama.cpp, tokens/s | ratio (range) | share | at least |\n"
-    "|---|---|---|---|---|---|---|---|\n"
-)
+    @classmethod
+    def from_json(cls, found: dict[str, Any]) -> "Report":
+        return cls(**found | {"pairs": [Pairs.from_json(pairs) for pairs in found["pairs"]]})
 
 
-def table_row(model: str, kv: str, pairs: Pairs, wanted: float | None = None) -> str:
-    return (
-        f"| {model} | {pairs.name} | {kv} | {pairs.hy3.rate:.2f} | {pairs.llama.rate:.2f} | "
-        f"{pairs.ratio:.2f} ({min(pairs.ratios):.2f} to {max(pairs.ratios):.2f}) | "
-        f"{pairs.hy3.share(pairs.machine):.0%} of the {pairs.limit} | "
-        f"{'' if wanted is None else f'{wanted:.1f}'} |\n"
-    )
-
-
-def memory_row(model: str, kv: str, private_bytes: int, wanted: int | None) -> str:
-    limit = "" if wanted is None else f"{wanted >> 20} MiB at most"
-    return f"| {model} | private memory | {kv} | {private_bytes / 2**20:.0f} MiB | | | | {limit} |\n"
+def measured(found: dict[str, Any]) -> Measurement:
+    own = {field.name: found[field.name] for field in fields(Measurement)}
+    return Measurement(**own | {"seconds": tuple(found["seconds"])})
 
 
 def write_json(path: Path, content: Any) -> None:
