@@ -1,50 +1,37 @@
 """Grades answers to the held-out questions: exact text, with a Wilson interval for each share."""
 
-import json
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from hy3.evals.interval import wilson
+from hy3.evals.tiny import KINDS, Tiny
 
-HERE = Path(__file__).parent
-SUITES = ("sum2", "sum3", "worked", "recall", "tools", "greeting", "talk")
+SUITES = KINDS
 
 
 @dataclass(frozen=True)
 class Question:
-    suite: str
+    row: str  # of the table
     messages: list[dict[str, Any]]
     reasoning_effort: str
     tools: list[dict[str, Any]] | None
     expected: str
     tokens: int | None  # of filler, for recall
 
-    @property
-    def row(self) -> str:
-        """The table's row: recall is told apart by length."""
-        return self.suite if self.tokens is None else f"{self.suite} {self.tokens}"
-
 
 def questions(suite: str) -> list[Question]:
-    definitions = {
-        t["function"]["name"]: t for t in json.loads((HERE / "tools.json").read_text(encoding="utf-8"))
-    }
-    out = []
-    for line in (HERE / f"{suite}.jsonl").read_text(encoding="utf-8").splitlines():
-        record = json.loads(line)
-        tools = [definitions[name] for name in record.get("tools", [])] or None
-        out.append(
-            Question(
-                suite,
-                record["messages"],
-                record["reasoning_effort"],
-                tools,
-                record["expected"],
-                record.get("tokens"),
-            )
+    tiny = Tiny()
+    return [
+        Question(
+            task.row,
+            task.record["messages"],
+            task.record["reasoning_effort"],
+            tiny.tools_of(task) or None,
+            task.record["expected"],
+            task.record.get("tokens"),
         )
-    return out
+        for task in tiny.tasks_of(suite)
+    ]
 
 
 @dataclass

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from hy3.cli.options import gguf_out_option
 from hy3.errors import Hy3Error
 
 if TYPE_CHECKING:
@@ -60,15 +61,7 @@ class TypeOverride(click.ParamType):  # type: ignore[type-arg]  # generic from c
 
 @click.command()
 @click.argument("source", metavar="SRC", type=click.Path(path_type=Path))
-@click.option(
-    "-o",
-    "--output",
-    "out",
-    metavar="OUT.gguf",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="File to write.",
-)
+@gguf_out_option
 @click.option(
     "-t", "layout", metavar="TYPE", type=click.Choice(LAYOUTS, case_sensitive=False), default="q4_k",
     show_default=True,

@@ -13,6 +13,7 @@ from hy3.cli.options import (
     LARGE,
     Whole,
     backend_option,
+    gguf_out_option,
     mlock_option,
     model_option,
     no_mmap_option,
@@ -39,15 +40,7 @@ LINE_SECONDS = 30.0  # between two lines where stderr is no terminal
     required=True,
     help="Text to read; may be given several times. `-` is stdin.",
 )
-@click.option(
-    "-o",
-    "--output",
-    "out",
-    metavar="OUT.gguf",
-    required=True,
-    type=click.Path(path_type=Path),
-    help="File to write.",
-)
+@gguf_out_option
 @click.option(
     "-c",
     "--chunk-size",

@@ -8,6 +8,7 @@ import functools
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields
+from pathlib import Path
 from typing import Any, Literal, TypeVar
 
 import click
@@ -198,6 +199,16 @@ model_option = click.option(
     "--model",
     metavar="M",
     help="A GGUF file; of a split one, the first part. Left out: the bundled model.",
+)
+
+gguf_out_option = click.option(
+    "-o",
+    "--output",
+    "out",
+    metavar="OUT.gguf",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="File to write.",
 )
 
 default_ctx_option = ctx_option(

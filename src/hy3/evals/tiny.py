@@ -1,5 +1,7 @@
 """`tiny`: the bundled model's own held-out tasks, where an answer must be the expected text to the byte."""
 
+from typing import Any
+
 from hy3.chat.reply import THINK_TAGS
 from hy3.chat.tool_calls import ToolCallParser
 from hy3.evals.client import Answer, Request, collect, schemas
@@ -16,17 +18,23 @@ class Tiny:
         self._definitions = tools(find("tools.json", TINY))
 
     def tasks(self) -> list[Task]:
+        return [task for kind in KINDS for task in self.tasks_of(kind)]
+
+    def tasks_of(self, kind: str) -> list[Task]:
+        """Those of `recall` are told apart by the length of their filler."""
         return [
             Task(f"{kind}-{i}", kind if "tokens" not in record else f"{kind} {record['tokens']}", record)
-            for kind in KINDS
             for i, record in enumerate(records(find(f"{kind}.jsonl", TINY)))
         ]
+
+    def tools_of(self, task: Task) -> list[dict[str, Any]]:
+        return [self._definitions[name] for name in task.record.get("tools", ())]
 
     def request(self, task: Task, seed: int, settings: Settings) -> Request:
         record = task.record
         return Request(
             record["messages"],
-            [self._definitions[name] for name in record.get("tools", ())],
+            self.tools_of(task),
             effort=record["reasoning_effort"],
             max_tokens=settings.max_tokens or 96,
             temperature=settings.temperature,
