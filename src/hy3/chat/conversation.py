@@ -71,10 +71,7 @@ class Conversation:
         ids: list[int] = []
         for piece in pieces:
             ids += self._tokenizer.encode(piece, special=True) if isinstance(piece, str) else piece
-        bos = self._tokenizer.bos_id
-        if self._add_bos and bos is not None and ids[:1] != [bos]:
-            ids.insert(0, bos)
-        return Prompt(ids, opens_thinking(text, self._tokenizer))
+        return Prompt(with_bos(ids, self._tokenizer, self._add_bos), opens_thinking(text, self._tokenizer))
 
     def add(self, question: str, reply: Reply) -> None:
         """Keeps a question and its answer, whole or cut short."""
@@ -145,6 +142,12 @@ class Conversation:
         pieces: list[str | list[int]] = list(parts)
         pieces[1::2] = [kept[number][1] for number in numbers]
         return pieces
+
+
+def with_bos(ids: list[int], tokenizer: "Tokenizer", wanted: bool) -> list[int]:
+    """A model's file may ask for the begin token; most templates write it themselves."""
+    bos = tokenizer.bos_id
+    return [bos, *ids] if wanted and bos is not None and ids[:1] != [bos] else ids
 
 
 def private_marks(text: str) -> tuple[str, str]:

@@ -1,7 +1,7 @@
 """From options to a running engine: which file, whether it fits into memory, its own sampling settings."""
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -14,6 +14,7 @@ from hy3.cli.options import DEFAULT_CTX, EngineOptions, PromptOptions, SamplingO
 from hy3.errors import Hy3Error
 from hy3.memory import available, gib
 from hy3.modelfile import ModelFile
+from hy3.sampling import settings
 from hy3.template import for_model
 
 if TYPE_CHECKING:
@@ -60,12 +61,20 @@ class Engine:
 
 
 def open_engine(path: str | None, options: EngineOptions) -> Engine:
-    import hy3core
-
     file = model_path(path)
     described = describe(file)
     ctx = options.ctx or min(DEFAULT_CTX, described.shapes.ctx or DEFAULT_CTX)
     warn_of_memory(file, described, ctx, options.kv)
+    model = load_model(file, options)
+    mtp = DRAFTS_THAT_PAY if options.mtp is None else options.mtp
+    drafts = mtp != 0 and model.config.n_mtp_layers > 0
+    session = model.session(ctx=ctx, kv=options.kv, chunk=options.chunk, mtp=drafts)
+    return Engine(model, session, ctx, mtp)
+
+
+def load_model(file: Path, options: EngineOptions) -> "Model":
+    import hy3core
+
     model = hy3core.Model(
         str(file),
         backend=options.backend,
@@ -80,15 +89,12 @@ def open_engine(path: str | None, options: EngineOptions) -> Engine:
         mlock=options.mlock,
         mtp_model=options.mtp_model,
     )
-    mtp = DRAFTS_THAT_PAY if options.mtp is None else options.mtp
     if options.mtp and not model.config.n_mtp_layers:
         raise Hy3Error(
             f"--mtp {options.mtp}, and {file} has no MTP layer",
             "Leave --mtp out, or give the layer's file with --mtp-model",
         )
-    drafts = mtp != 0 and model.config.n_mtp_layers > 0
-    session = model.session(ctx=ctx, kv=options.kv, chunk=options.chunk, mtp=drafts)
-    return Engine(model, session, ctx, mtp)
+    return model
 
 
 def model_path(path: str | None) -> Path:
@@ -139,43 +145,13 @@ def warn_of_memory(file: Path, described: ModelFile, ctx: int, kv: str) -> None:
     )
 
 
-# hy3core.Sampling's name, the option's, the end of the file's key, and the values that make sense.
-SETTINGS: Sequence[tuple[str, str, str, float, float]] = (
-    ("temperature", "temp", "temp", 0.0, 100.0),
-    ("top_k", "top_k", "top_k", 0, (1 << 31) - 1),
-    ("top_p", "top_p", "top_p", 0.0, 1.0),
-    ("min_p", "min_p", "min_p", 0.0, 1.0),
-    ("repeat_penalty", "repeat_penalty", "penalty_repeat", 0.01, 100.0),
-)
-
-
 def sampling_for(metadata: Mapping[str, Any], options: SamplingOptions) -> "Sampling":
     """The options; for what they leave open the file's `general.sampling.*`, else the engine's defaults."""
     import hy3core
 
-    settings: dict[str, Any] = {}
-    for name, option, key, least, most in SETTINGS:
-        given = getattr(options, option)
-        value = recommended(metadata, option, key, least, most) if given is None else given
-        if value is not None:
-            settings[name] = value
+    chosen = settings(metadata, options)
     seed = options.seed
-    if seed is None and settings.get("temperature", 0.0) > 0.0:
+    if seed is None and chosen.get("temperature", 0.0) > 0.0:
         seed = random.SystemRandom().randrange(1 << 32)
         say(f"seed {seed}")
-    return hy3core.Sampling(**settings, seed=seed or 0)
-
-
-def recommended(metadata: Mapping[str, Any], option: str, name: str, least: float, most: float) -> Any:
-    """The value of a `general.sampling` key; None where the file has none."""
-    key = f"general.sampling.{name}"
-    value = metadata.get(key)
-    if value is None:
-        return None
-    kind = int if isinstance(least, int) else (int, float)
-    if isinstance(value, bool) or not isinstance(value, kind) or not least <= value <= most:
-        raise Hy3Error(
-            f"The model file's key {key} is {value!r}, not a number from {least:g} to {most:g}",
-            f"Give --{option.replace('_', '-')} yourself",
-        )
-    return value
+    return hy3core.Sampling(**chosen, seed=seed or 0)
