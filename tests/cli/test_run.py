@@ -451,7 +451,7 @@ def test_an_unknown_command_lists_those_there_are(hy3: Run) -> None:
     assert result.exit_code == 2
     assert result.stderr == (
         "hy3: error: There is no command 'frobnicate'. There are: run, chat, convert, inspect, tokenize, "
-        "imatrix, bench, eval. See `hy3 --help`.\n"
+        "imatrix, bench, eval, serve. See `hy3 --help`.\n"
     )
 
 

@@ -23,6 +23,7 @@ COMMANDS = {
     "imatrix": "hy3.cli.imatrix:imatrix",
     "bench": "hy3.cli.bench:bench",
     "eval": "hy3.cli.eval:evaluate",
+    "serve": "hy3.cli.serve:serve",
 }
 
 FAILED, WRONG_USAGE, INTERRUPTED = 1, 2, 130

@@ -283,6 +283,10 @@ engine_options = Group(
     ],
 )
 
+stop_option = click.option(
+    "--stop", type=Stop(), multiple=True, help="Stop at this text; may be given several times."
+)
+
 sampling_options = Group(
     "sampling",
     SamplingOptions,
@@ -331,9 +335,7 @@ sampling_options = Group(
             metavar="N",
             help="Seed of the sampling. Left out: random, and printed.",
         ),
-        click.option(
-            "--stop", type=Stop(), multiple=True, help="Stop at this text; may be given several times."
-        ),
+        stop_option,
     ],
 )
 

@@ -1,0 +1,189 @@
+"""`hy3 serve`: an OpenAI-compatible HTTP server."""
+
+import importlib.util
+import ipaddress
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from hy3.cli import say
+from hy3.cli.engine import DRAFTS_THAT_PAY, describe, load_model, model_path, warn_of_memory
+from hy3.cli.options import (
+    DEFAULT_CTX,
+    LARGE,
+    EngineOptions,
+    Real,
+    SamplingOptions,
+    Whole,
+    engine_options,
+    model_option,
+    sampling_options,
+    stop_option,
+)
+from hy3.errors import Hy3Error
+from hy3.sampling import settings as sampling_settings
+
+if TYPE_CHECKING:
+    from hy3.serve.service import Service, Settings
+
+EXTRA = ("fastapi", "uvicorn", "prometheus_client")
+
+
+@click.command()
+@model_option
+@click.option(
+    "--host", default="127.0.0.1", show_default=True, metavar="ADDRESS", help="Address to listen at."
+)
+@click.option(
+    "--port",
+    type=Whole(0, 65535, "Give 0 (any free one) to 65535"),
+    default=8000,
+    show_default=True,
+    metavar="N",
+    help="Port to listen at.",
+)
+@click.option(
+    "--alias",
+    multiple=True,
+    metavar="NAME",
+    help="The model's name for clients; may be given several times. Left out: the file's.",
+)
+@click.option(
+    "--parallel",
+    type=Whole(1, 256, "Give 1 to 256"),
+    default=8,
+    show_default=True,
+    metavar="N",
+    help="Requests computed at a time.",
+)
+@click.option(
+    "--queue",
+    type=Whole(0, 1 << 20, "Give 0 or more"),
+    default=64,
+    show_default=True,
+    metavar="N",
+    help="More requests that may wait; what comes then is refused (429).",
+)
+@click.option(
+    "--kv-budget",
+    type=Whole(1, LARGE, "Give a number of tokens, such as 64k", units=True),
+    metavar="N",
+    help="Tokens of KV cache in all, finished conversations included. Left out: what --parallel requests of "
+    "--ctx take, if there is memory for it.",
+)
+@click.option(
+    "--max-gap",
+    type=Real(0.01, 60, "Give 0.01 to 60 seconds"),
+    default=0.25,
+    show_default=True,
+    metavar="SECONDS",
+    help="Most time between the tokens of a stream while other prompts come in.",
+)
+@click.option(
+    "--api-key",
+    metavar="KEY",
+    help="Only answer requests with this key. HY3_SERVE_API_KEY gives it out of others' sight.",
+)
+@click.option(
+    "--think",
+    type=click.Choice(["off", "low", "high"]),
+    default="off",
+    show_default=True,
+    help="How much the model may think where a request does not say.",
+)
+@click.option(
+    "--think-budget",
+    type=Whole(0, LARGE, "Give a number of tokens"),
+    metavar="N",
+    help="Most tokens of thinking where a request does not say.",
+)
+@sampling_options.without(stop_option)
+@engine_options
+def serve(
+    model: str | None,
+    host: str,
+    port: int,
+    alias: Sequence[str],
+    parallel: int,
+    queue: int,
+    kv_budget: int | None,
+    max_gap: float,
+    api_key: str | None,
+    think: str,
+    think_budget: int | None,
+    sampling: SamplingOptions,
+    engine: EngineOptions,
+) -> None:
+    """Serve a model over HTTP, to OpenAI's clients and others."""
+    require_extra()
+    import uvicorn
+
+    from hy3.serve.app import create_app
+    from hy3.serve.service import Settings
+
+    file = model_path(model)
+    described = describe(file)
+    ctx = engine.ctx or min(DEFAULT_CTX, described.shapes.ctx or DEFAULT_CTX)
+    warn_of_memory(file, described, kv_budget or parallel * ctx, engine.kv)
+    settings = Settings(
+        names=alias or (file.stem,),
+        ctx=ctx,
+        slots=parallel,
+        queue=queue,
+        max_tokens=sampling.max_tokens,
+        think=think,
+        think_budget=think_budget,
+        sampling=sampling_settings(described.metadata, sampling),
+        seed=sampling.seed,
+        api_key=api_key,
+    )
+    if api_key is None and not is_loopback(host):
+        say(f"warning: anyone who reaches {host} can use this server. Give --api-key, or leave out --host.")
+    service = open_service(str(file), settings, engine, kv_budget or 0, max_gap)
+    say(f"{settings.names[0]} at http://{host}:{port}")
+    uvicorn.run(create_app(service), host=host, port=port, log_level="warning")
+
+
+def open_service(
+    path: str, settings: "Settings", options: EngineOptions, kv_budget: int, max_gap: float
+) -> "Service":
+    from pathlib import Path
+
+    import hy3core
+    from hy3.serve.engine import Engine
+    from hy3.serve.service import Service
+
+    model = load_model(Path(path), options)
+    mtp = DRAFTS_THAT_PAY if options.mtp is None else options.mtp
+    drafts = mtp != 0 and model.config.n_mtp_layers > 0
+    module: Any = hy3core
+    scheduler = module.Scheduler(
+        model,
+        ctx=settings.ctx,
+        kv=options.kv,
+        chunk=options.chunk,
+        kv_budget=kv_budget,
+        max_running=settings.slots,
+        max_gap=max_gap,
+        mtp=drafts,
+    )
+    settings = replace(settings, mtp=mtp if drafts else 0)
+    return Service(model, Engine(scheduler, settings.slots, settings.queue), settings)
+
+
+def require_extra() -> None:
+    missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
+    if missing:
+        raise Hy3Error(
+            f"The server needs {', '.join(missing)}, not installed here",
+            "Install them: pip install 'hy3[serve]'",
+        )
+
+
+def is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

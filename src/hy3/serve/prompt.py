@@ -1,0 +1,198 @@
+"""The normal form of a chat request, to which every API translates, and what it asks of the engine."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, Literal
+
+from hy3.chat.conversation import with_bos
+from hy3.chat.reply import opens_thinking, think_tags
+from hy3.serve import structured
+from hy3.serve.answer import Style
+from hy3.serve.errors import bad_request
+from hy3.serve.steer import Mask, ThinkingMask
+from hy3.template import TemplateError, for_model
+
+if TYPE_CHECKING:
+    from hy3core import Model
+
+EFFORTS = {
+    "none": "no_think",
+    "no_think": "no_think",
+    "minimal": "no_think",
+    "low": "low",
+    "medium": "high",
+    "high": "high",
+    "xhigh": "high",
+}
+
+
+@dataclass(frozen=True)
+class Decoding:
+    """How tokens are drawn from a prompt; None: the server's default."""
+
+    max_tokens: int | None = None  # None: what the context has room for
+    n: int = 1
+    stop: Sequence[str] = ()
+    sampling: Mapping[str, float] = field(default_factory=dict)  # arguments of hy3core.Sampling
+    seed: int | None = None
+    top_logprobs: int | None = None
+    logit_bias: Mapping[int, float] = field(default_factory=dict)
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+
+
+@dataclass(frozen=True)
+class ResponseFormat:
+    kind: Literal["text", "json_object", "json_schema"] = "text"
+    schema: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class ToolChoice:
+    mode: Literal["auto", "none", "required", "named"] = "auto"
+    name: str = ""  # of a named one
+    several: bool = True  # calls in one answer
+
+
+@dataclass(frozen=True)
+class ChatRequest:
+    """Messages as the template takes them: content is a string, arguments of calls are objects. Tools in the
+    form of chat/completions."""
+
+    messages: Sequence[Mapping[str, Any]]
+    tools: Sequence[Mapping[str, Any]] = ()
+    tool_choice: ToolChoice = ToolChoice()
+    effort: str | None = None  # one of EFFORTS; None: the server's default
+    thinking_budget: int | None = None  # tokens; None: the server's default
+    template_kwargs: Mapping[str, Any] = field(default_factory=dict)
+    response_format: ResponseFormat = ResponseFormat()
+    decoding: Decoding = Decoding()
+
+
+@dataclass(frozen=True)
+class Job:
+    """What the engine is to do."""
+
+    ids: Sequence[int]
+    max_tokens: int
+    decoding: Decoding
+    style: Style
+    mask: Mask | None = None
+
+
+class Prompter:
+    """Turns requests into jobs. The other settings are for requests that say nothing of
+    them.
+
+    Rendering and tokenizing take their time: call `chat` in a thread that may wait.
+    """
+
+    def __init__(
+        self,
+        model: "Model",
+        ctx: int,
+        max_tokens: int | None,
+        effort: str,
+        thinking_budget: int | None,
+    ) -> None:
+        self.ctx = ctx
+        self._max_tokens = max_tokens
+        self._model = model
+        self._effort = effort
+        self._budget = thinking_budget
+        # In the limited process whatever the template is: a client chooses what it loops over.
+        self._template = replace(for_model(model), from_file=True)
+        self._add_bos = bool(model.metadata.get("tokenizer.ggml.add_bos_token", False))
+
+    def chat(self, request: ChatRequest) -> Job:
+        text = self._render(request)
+        thinking = opens_thinking(text, self._model.tokenizer)
+        ids = self.tokenize(text, "messages")
+        return Job(
+            ids,
+            self.room(ids, request.decoding.max_tokens, "messages"),
+            request.decoding,
+            Style(
+                thinking=thinking,
+                stops=request.decoding.stop,
+                tools=parameters_of(request.tools) if request.tool_choice.mode != "none" else None,
+                one_call=not request.tool_choice.several,
+            ),
+            self._mask(request, thinking),
+        )
+
+    def tokenize(self, text: str, param: str) -> list[int]:
+        try:
+            ids = self._model.tokenizer.encode(text, special=True)
+        except UnicodeEncodeError:
+            raise bad_request(
+                "The text has half of a surrogate pair, which is no character.", param
+            ) from None
+        return with_bos(ids, self._model.tokenizer, self._add_bos)
+
+    def room(self, ids: Sequence[int], max_tokens: int | None, param: str) -> int:
+        """Tokens that the answer may have."""
+        room = self.ctx - len(ids)
+        if room < 1:
+            raise bad_request(
+                f"The prompt has {len(ids)} tokens, and a context of {self.ctx} has no room for it and an "
+                "answer. Shorten it, or start the server with a larger --ctx.",
+                param,
+                "context_length_exceeded",
+            )
+        most = self._max_tokens if max_tokens is None else max_tokens
+        return room if most is None else min(room, most)
+
+    def _render(self, request: ChatRequest) -> str:
+        if len(request.messages) > self.ctx:
+            raise bad_request(
+                f"There are {len(request.messages)} messages; a context of {self.ctx} tokens holds fewer.",
+                "messages",
+                "context_length_exceeded",
+            )
+        effort = self._effort if request.effort is None else EFFORTS[request.effort]
+        try:
+            return self._template.render(
+                request.messages,
+                list(request.tools) if request.tools and request.tool_choice.mode != "none" else None,
+                add_generation_prompt=True,
+                **{"reasoning_effort": effort, **request.template_kwargs},
+            )
+        except TemplateError as error:
+            raise bad_request(f"The chat template refuses this: {error.reason}.", "messages") from None
+
+    def _mask(self, request: ChatRequest, thinking: bool) -> Mask | None:
+        answer = self._form(request)
+        budget = self._budget if request.thinking_budget is None else request.thinking_budget
+        if not thinking or (answer is None and budget is None):
+            return answer
+        tokenizer = self._model.tokenizer
+        closing = tokenizer.token_id(think_tags(tokenizer)[0][1])
+        if closing is None:
+            raise bad_request(
+                "The end of thinking is no token of this model: it cannot be forced.", "reasoning_effort"
+            )
+        return ThinkingMask(closing, tokenizer.eos_ids, self._model.config.vocab_size, budget, answer)
+
+    def _form(self, request: ChatRequest) -> Mask | None:
+        """The mask of the answer, reasoning apart."""
+        choice, form = request.tool_choice, request.response_format
+        if choice.mode in ("required", "named"):
+            tools = [
+                tool for tool in request.tools if choice.mode == "required" or name_of(tool) == choice.name
+            ]
+            return structured.for_tools(self._model, tools, choice.several)
+        if form.kind == "json_object":
+            return structured.for_json(self._model)
+        if form.kind == "json_schema":
+            return structured.for_schema(self._model, form.schema)
+        return None
+
+
+def name_of(tool: Mapping[str, Any]) -> str:
+    return str(tool["function"]["name"])
+
+
+def parameters_of(tools: Sequence[Mapping[str, Any]]) -> Mapping[str, Mapping[str, Any]] | None:
+    """The schema of each function's parameters; None where there are no tools."""
+    return {name_of(tool): tool["function"].get("parameters") or {} for tool in tools} or None

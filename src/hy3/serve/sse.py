@@ -1,0 +1,44 @@
+"""Server-sent events: an answer as it comes."""
+
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from hy3.serve.engine import ClientGone
+from hy3.serve.errors import ApiError, shape_for
+from hy3.serve.generate import Generation
+
+
+def event(data: Any, name: str | None = None) -> bytes:
+    text = data if isinstance(data, str) else json.dumps(data, ensure_ascii=False, separators=(",", ":"))
+    return (f"event: {name}\n" if name else "").encode() + f"data: {text}\n\n".encode()
+
+
+class EventStream(Response):
+    """Sends what `events` yields, and closes the generation behind it whatever happens. An error on the way
+    is the last event: the status has been sent by then."""
+
+    def __init__(self, generation: Generation, events: AsyncIterator[bytes]) -> None:
+        self.status_code = 200
+        self.background = None
+        self.init_headers({"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"})
+        self._generation, self._events = generation, events
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
+            try:
+                async for data in self._events:
+                    await send({"type": "http.response.body", "body": data, "more_body": True})
+            except ApiError as error:
+                shape = shape_for(scope["path"], error)
+                name = "error" if shape.get("type") == "error" else None
+                await send({"type": "http.response.body", "body": event(shape, name), "more_body": True})
+            except ClientGone:
+                return
+            await send({"type": "http.response.body", "body": b"", "more_body": False})
+        finally:
+            await self._generation.close()
