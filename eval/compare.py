@@ -47,17 +47,30 @@ def touch(path: Path) -> None:
 
 
 class Peers:
-    """llama.cpp's variants, by (repacked, flash): a process for each kind of weights, with both contexts."""
+    """llama.cpp's variants, by (repacked, flash): a process for each kind of weights, with both contexts.
 
-    def __init__(self, path: Path, threads: int, ctx: int, kv: str, python: str, stack: ExitStack) -> None:
+    `sequences`: how many have room for `ctx` tokens each.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        threads: int,
+        ctx: int,
+        kv: str,
+        python: str,
+        stack: ExitStack,
+        sequences: int = 1,
+    ) -> None:
         self.flashes = (False, True) if kv == "f16" else (True,)  # it quantizes V with flash attention only
         self.remotes: dict[bool, Remote] = {}
+        options = {"kv": kv, "python": python, "sequences": sequences}
         for repack in (False, True):
             if repack and not self.room_for_copy(path):
                 continue
             try:
                 remote = stack.enter_context(
-                    Remote("Llama", str(path), threads, ctx, self.flashes[-1], repack, kv=kv, python=python)
+                    Remote("Llama", str(path), threads, ctx, self.flashes[-1], repack, **options)
                 )
                 remote.prefill([0] * min(64, ctx))  # a single row might not meet the repacked kernels
                 self.remotes[repack] = remote

@@ -28,8 +28,10 @@ class Hy3:
     def __init__(self, path: str, threads: int, ctx: int, backend: str = "cpu", kv: str = "f16") -> None:
         import hy3core
 
+        self.ctx, self.kv = ctx, kv
         self.model = hy3core.Model(path, backend=backend, threads=threads)
         self.session = self.model.session(ctx=ctx, kv=kv)  # type: ignore[arg-type]
+        self.scheduler: Any = None  # made when first used
 
     def vocab_size(self) -> int:
         return int(self.model.config.vocab_size)
@@ -72,6 +74,30 @@ class Hy3:
         self.session.truncate(at)
         return seconds
 
+    def streams(self, starts: list[int], n: int) -> tuple[float, list[list[int]]]:
+        """Seconds of n tokens after each of the starts, side by side, and what was drawn. A start is a prompt
+        of one token, so that all steps are of decoding.
+        """
+        import hy3core
+
+        if self.scheduler is None:
+            self.scheduler = hy3core.Scheduler(self.model, ctx=self.ctx, kv=self.kv)
+        begin = time.perf_counter()
+        texts: dict[int, list[int]] = {}
+        for seed, start in enumerate(starts):
+            sampling = hy3core.Sampling(temperature=1.0, seed=seed)
+            number = self.scheduler.submit([start], max_tokens=n, sampling=sampling, stop_ids=[])
+            texts[number] = []
+        running = len(texts)
+        while running:
+            for event in self.scheduler.step():
+                if event.error:
+                    raise RuntimeError(event.error)
+                if event.token is not None:
+                    texts[event.request].append(event.token)
+                running -= event.finish is not None
+        return time.perf_counter() - begin, list(texts.values())
+
     def private_bytes(self) -> int:
         """Memory of this process that is not the mapped file."""
         status = Path("/proc/self/status").read_text()
@@ -86,18 +112,25 @@ class Hy3:
 
 class Llama:
     """`repack`: bring the weights into the layouts of its fastest kernels at load, its own default. `flash`:
-    flash attention on or off.
+    flash attention on or off. `sequences`: how many have room for `ctx` tokens each.
     """
 
     BATCH = 512  # its default for both the logical and the physical batch
 
     def __init__(
-        self, path: str, threads: int, ctx: int, flash: bool = False, repack: bool = False, kv: str = "f16"
+        self,
+        path: str,
+        threads: int,
+        ctx: int,
+        flash: bool = False,
+        repack: bool = False,
+        kv: str = "f16",
+        sequences: int = 1,
     ) -> None:
         import llama_cpp
 
         self.lib: Any = llama_cpp
-        self.path, self.threads, self.ctx, self.kv = path, threads, ctx, kv
+        self.path, self.threads, self.ctx, self.kv, self.sequences = path, threads, ctx, kv, sequences
         self.quiet = llama_cpp.llama_log_callback(lambda level, text, data: None)
         llama_cpp.llama_log_set(self.quiet, None)
         llama_cpp.llama_backend_init()
@@ -123,7 +156,8 @@ class Llama:
     def new_context(self, flash: bool) -> Any:
         lib = self.lib
         params = lib.llama_context_default_params()
-        params.n_ctx = self.ctx
+        params.n_ctx = self.ctx * self.sequences
+        params.n_seq_max = self.sequences
         params.n_batch = params.n_ubatch = self.BATCH
         params.n_threads = params.n_threads_batch = self.threads
         params.type_k = params.type_v = {"f16": lib.GGML_TYPE_F16, "q8": lib.GGML_TYPE_Q8_0}[self.kv]
@@ -142,19 +176,24 @@ class Llama:
             raise RuntimeError(f"llama.cpp does not shorten its context to {at} tokens")
         self.held[self.flash] = at
 
-    def step(self, tokens: Sequence[int], every: bool) -> np.ndarray:
-        """Appends up to BATCH tokens; logits of every row, or of the last alone."""
-        batch, n, at = self.batch, len(tokens), self.held[self.flash]
-        batch.n_tokens = n
-        for i, token in enumerate(tokens):
+    def compute(self, rows: Sequence[tuple[int, int, int, bool]]) -> None:
+        """A step of rows (token, position, sequence, whether its logits are wanted)."""
+        batch = self.batch
+        batch.n_tokens = len(rows)
+        for i, (token, position, sequence, wanted) in enumerate(rows):
             batch.token[i] = token
-            batch.pos[i] = at + i
+            batch.pos[i] = position
             batch.n_seq_id[i] = 1
-            batch.seq_id[i][0] = 0
-            batch.logits[i] = every or i == n - 1
+            batch.seq_id[i][0] = sequence
+            batch.logits[i] = wanted
         status = self.lib.llama_decode(self.context, batch)
         if status != 0:
             raise RuntimeError(f"llama_decode returned {status}")
+
+    def step(self, tokens: Sequence[int], every: bool) -> np.ndarray:
+        """Appends up to BATCH tokens; logits of every row, or of the last alone."""
+        n, at = len(tokens), self.held[self.flash]
+        self.compute([(token, at + i, 0, every or i == n - 1) for i, token in enumerate(tokens)])
         self.held[self.flash] += n
         rows = range(n) if every else [n - 1]
         return np.stack(
@@ -198,6 +237,19 @@ class Llama:
             self.step([token], every=False)
         seconds = time.perf_counter() - begin
         self.drop(at)
+        return seconds
+
+    def streams(self, texts: list[list[int]]) -> float:
+        """Seconds of the texts side by side, a token of each in a step. Nothing is drawn from the logits."""
+        memory = self.lib.llama_get_memory(self.context)
+        self.lib.llama_memory_clear(memory, False)
+        begin = time.perf_counter()
+        for position, tokens in enumerate(zip(*texts, strict=True)):
+            self.compute([(token, position, sequence, True) for sequence, token in enumerate(tokens)])
+            self.lib.llama_synchronize(self.context)
+        seconds = time.perf_counter() - begin
+        self.lib.llama_memory_clear(memory, False)
+        self.held[self.flash] = 0
         return seconds
 
 
