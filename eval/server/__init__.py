@@ -1,0 +1,1 @@
+"""Tests and measures of a running `hy3 serve`: load, fuzz, throughput and gaps."""
