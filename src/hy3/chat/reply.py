@@ -41,17 +41,20 @@ class StopFilter:
 
     def __init__(self, stops: Sequence[str]) -> None:
         self.stops = [stop for stop in stops if stop]
-        self.stopped = False
+        self.matched: str | None = None  # the stop string that was completed
         self._held = ""
+
+    @property
+    def stopped(self) -> bool:
+        return self.matched is not None
 
     def push(self, text: str) -> str:
         if self.stopped:
             return ""
         self._held += text
-        found = [at for stop in self.stops if (at := self._held.find(stop)) >= 0]
+        found = [(at, stop) for stop in self.stops if (at := self._held.find(stop)) >= 0]
         if found:
-            self.stopped = True
-            safe = min(found)
+            safe, self.matched = min(found)
         else:
             safe = len(self._held) - unfinished(self._held, self.stops)
         out, self._held = self._held[:safe], self._held[safe:]

@@ -82,6 +82,11 @@ class Answer:
         self._answered = 0  # characters decoded of the answer, and those past the stop filter
         self._passed = 0
 
+    @property
+    def stop_string(self) -> str | None:
+        """The one that ended the answer."""
+        return self._stop.matched
+
     def push(self, event: Event) -> list[Part]:
         if event.token is None or self.ended:
             return []

@@ -1,23 +1,16 @@
 """The body of chat/completions, and its translation to a ChatRequest."""
 
-import json
 from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 from pydantic import Field
 
-from hy3.serve.bodies import LARGE, Body, SamplingBody
+from hy3.serve.bodies import LARGE, Body, ChoicesBody, ContentPart, arguments_of, choose, effort_of, text_of
 from hy3.serve.errors import bad_request
-from hy3.serve.prompt import EFFORTS, ChatRequest, ResponseFormat, ToolChoice, name_of
+from hy3.serve.prompt import EFFORTS, ChatRequest, ResponseFormat, ToolChoice
 from hy3.serve.service import Service
 
 OWN_KWARGS = ("messages", "tools", "add_generation_prompt")  # of the template, that are not the client's
-
-
-class ContentPart(Body):
-    type: str
-    text: str | None = None
-    refusal: str | None = None
 
 
 class CalledFunction(Body):
@@ -72,7 +65,7 @@ class ResponseFormatBody(Body):
     json_schema: JsonSchema | None = None
 
 
-class ChatBody(SamplingBody):
+class ChatBody(ChoicesBody):
     messages: list[Message] = Field(min_length=1)
     max_tokens: int | None = Field(None, ge=1, le=LARGE)
     max_completion_tokens: int | None = Field(None, ge=1, le=LARGE)
@@ -96,7 +89,7 @@ def chat_request(body: ChatBody, service: Service) -> ChatRequest:
         )
     tools = [tool.model_dump(exclude_none=True) for tool in body.tools or ()]
     kwargs = dict(body.chat_template_kwargs or {})
-    effort = effort_of(body.reasoning_effort, kwargs)
+    effort = asked_effort(body.reasoning_effort, kwargs)
     if body.preserved_thinking is not None:
         kwargs["preserved_thinking"] = body.preserved_thinking
     for name in OWN_KWARGS:
@@ -111,7 +104,7 @@ def chat_request(body: ChatBody, service: Service) -> ChatRequest:
         thinking_budget=body.thinking_budget,
         template_kwargs=kwargs,
         response_format=format_of(body.response_format),
-        decoding=body.decoding(service, most, logprobs_of(body)),
+        decoding=body.decoding_of_choices(service, most, logprobs_of(body)),
     )
 
 
@@ -130,57 +123,29 @@ def message_of(message: Message, param: str) -> dict[str, Any]:
     return found
 
 
-def text_of(content: str | Sequence[ContentPart], param: str) -> str:
-    if isinstance(content, str):
-        return content
-    texts = []
-    for number, part in enumerate(content):
-        text = part.refusal if part.type == "refusal" else part.text
-        if part.type not in ("text", "refusal"):
-            raise bad_request(f"This model reads text, not {part.type!r}.", f"{param}.{number}.type")
-        if text is None:
-            raise bad_request("There is no text.", f"{param}.{number}.{part.type}")
-        texts.append(text)
-    return "".join(texts)
-
-
 def call_of(call: ToolCall, param: str) -> dict[str, Any]:
     """With the arguments as an object, as templates want them."""
-    arguments = call.function.arguments
-    if isinstance(arguments, str):
-        try:
-            arguments = json.loads(arguments) if arguments.strip() else {}
-        except (ValueError, RecursionError) as error:
-            raise bad_request(f"It is not JSON: {error}.", f"{param}.function.arguments") from None
-    if not isinstance(arguments or {}, dict):
-        raise bad_request("It is not a JSON object.", f"{param}.function.arguments")
-    function = {"name": call.function.name, "arguments": arguments or {}}
+    arguments = arguments_of(call.function.arguments, f"{param}.function.arguments")
+    function = {"name": call.function.name, "arguments": arguments}
     return {"type": "function", "function": function, **({"id": call.id} if call.id else {})}
 
 
-def effort_of(asked: str | None, kwargs: dict[str, Any]) -> str | None:
+def asked_effort(asked: str | None, kwargs: dict[str, Any]) -> str | None:
     """Of the field, or of the template's argument that it becomes, which is taken out of `kwargs`."""
     param = "reasoning_effort"
     given = kwargs.pop("reasoning_effort", None)
     if asked is None and given is not None:
         asked, param = given, "chat_template_kwargs.reasoning_effort"
-    if asked is not None and (not isinstance(asked, str) or asked not in EFFORTS):
-        raise bad_request(f"It is not one of {', '.join(EFFORTS)}.", param)
-    return asked
+    if asked is not None and not isinstance(asked, str):
+        raise bad_request("It is not a string.", param)
+    return effort_of(asked, param)
 
 
 def choice_of(body: ChatBody, tools: Sequence[Mapping[str, Any]]) -> ToolChoice:
-    several = body.parallel_tool_calls is not False
-    choice = body.tool_choice
-    if choice is None or choice in ("auto", "none"):
-        return ToolChoice("none" if choice == "none" else "auto", several=several)
-    if not tools:
-        raise bad_request("There are no tools to choose from.", "tool_choice")
-    if not isinstance(choice, NamedTool):
-        return ToolChoice("required", several=several)
-    if choice.function.name not in map(name_of, tools):
-        raise bad_request(f"There is no tool {choice.function.name!r}.", "tool_choice.function.name")
-    return ToolChoice("named", choice.function.name, several=False)
+    several, choice = body.parallel_tool_calls is not False, body.tool_choice
+    if isinstance(choice, NamedTool):
+        return choose(tools, "named", choice.function.name, several)
+    return choose(tools, choice or "auto", several=several)
 
 
 def format_of(form: ResponseFormatBody | None) -> ResponseFormat:

@@ -34,6 +34,18 @@ class ApiError(Exception):
         self.headers = dict(headers or {})
 
 
+class PromptTooLong(ApiError):
+    def __init__(self, tokens: int, ctx: int, param: str) -> None:
+        self.tokens, self.ctx = tokens, ctx
+        super().__init__(
+            400,
+            f"The prompt has {tokens} tokens, and a context of {ctx} has no room for it and an answer. "
+            "Shorten it, or start the server with a larger --ctx.",
+            param=param,
+            code="context_length_exceeded",
+        )
+
+
 def bad_request(message: str, param: str | None = None, code: str | None = None) -> ApiError:
     return ApiError(400, message, param=param, code=code)
 
@@ -54,6 +66,8 @@ def anthropic_shape(error: ApiError) -> dict[str, Any]:
     """Its errors have no field for the field: the message begins with its name instead."""
     fallback = "invalid_request_error" if error.status < 500 else "api_error"
     message = error.message if error.param is None else f"{error.param}: {error.message}"
+    if isinstance(error, PromptTooLong):  # coding agents know by these words that they are to summarize
+        message = f"prompt is too long: {error.tokens} tokens > {error.ctx} maximum. {error.message}"
     return {
         "type": "error",
         "error": {"type": ANTHROPIC_TYPES.get(error.status, fallback), "message": message},

@@ -8,7 +8,7 @@ from hy3.chat.conversation import with_bos
 from hy3.chat.reply import opens_thinking, think_tags
 from hy3.serve import structured
 from hy3.serve.answer import Style
-from hy3.serve.errors import bad_request
+from hy3.serve.errors import PromptTooLong, bad_request
 from hy3.serve.steer import Mask, ThinkingMask
 from hy3.template import TemplateError, for_model
 
@@ -23,6 +23,7 @@ EFFORTS = {
     "medium": "high",
     "high": "high",
     "xhigh": "high",
+    "max": "high",
 }
 
 
@@ -67,6 +68,8 @@ class ChatRequest:
     template_kwargs: Mapping[str, Any] = field(default_factory=dict)
     response_format: ResponseFormat = ResponseFormat()
     decoding: Decoding = Decoding()
+    prefill: bool = False  # the answer goes on with the last message, which is the assistant's
+    param: str = "messages"  # the field of the body that the messages are from, for errors
 
 
 @dataclass(frozen=True)
@@ -107,10 +110,10 @@ class Prompter:
     def chat(self, request: ChatRequest) -> Job:
         text = self._render(request)
         thinking = opens_thinking(text, self._model.tokenizer)
-        ids = self.tokenize(text, "messages")
+        ids = self.tokenize(text, request.param)
         return Job(
             ids,
-            self.room(ids, request.decoding.max_tokens, "messages"),
+            self.room(ids, request.decoding.max_tokens, request.param),
             request.decoding,
             Style(
                 thinking=thinking,
@@ -120,6 +123,10 @@ class Prompter:
             ),
             self._mask(request, thinking),
         )
+
+    def count(self, request: ChatRequest) -> int:
+        """Tokens of the prompt, which may be more than there is room for."""
+        return len(self.tokenize(self._render(request), request.param))
 
     def tokenize(self, text: str, param: str) -> list[int]:
         try:
@@ -134,12 +141,7 @@ class Prompter:
         """Tokens that the answer may have."""
         room = self.ctx - len(ids)
         if room < 1:
-            raise bad_request(
-                f"The prompt has {len(ids)} tokens, and a context of {self.ctx} has no room for it and an "
-                "answer. Shorten it, or start the server with a larger --ctx.",
-                param,
-                "context_length_exceeded",
-            )
+            raise PromptTooLong(len(ids), self.ctx, param)
         most = self._max_tokens if max_tokens is None else max_tokens
         return room if most is None else min(room, most)
 
@@ -147,7 +149,7 @@ class Prompter:
         if len(request.messages) > self.ctx:
             raise bad_request(
                 f"There are {len(request.messages)} messages; a context of {self.ctx} tokens holds fewer.",
-                "messages",
+                request.param,
                 "context_length_exceeded",
             )
         effort = self._effort if request.effort is None else EFFORTS[request.effort]
@@ -155,11 +157,11 @@ class Prompter:
             return self._template.render(
                 request.messages,
                 list(request.tools) if request.tools and request.tool_choice.mode != "none" else None,
-                add_generation_prompt=True,
+                add_generation_prompt=not request.prefill,
                 **{"reasoning_effort": effort, **request.template_kwargs},
             )
         except TemplateError as error:
-            raise bad_request(f"The chat template refuses this: {error.reason}.", "messages") from None
+            raise bad_request(f"The chat template refuses this: {error.reason}.", request.param) from None
 
     def _mask(self, request: ChatRequest, thinking: bool) -> Mask | None:
         answer = self._form(request)
