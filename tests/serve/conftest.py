@@ -15,7 +15,9 @@ import pytest
 import hy3core
 
 MISSING = [
-    name for name in ("fastapi", "uvicorn", "httpx", "openai") if importlib.util.find_spec(name) is None
+    name
+    for name in ("fastapi", "uvicorn", "httpx", "openai", "anthropic")
+    if importlib.util.find_spec(name) is None
 ]
 if MISSING or not hasattr(hy3core, "Scheduler"):
     collect_ignore_glob = ["test_*.py"]
@@ -33,6 +35,11 @@ class Server:
         import openai
 
         return openai.OpenAI(base_url=self.url + "/v1", **{"api_key": "none", "max_retries": 0, **options})
+
+    def anthropic(self, **options: Any) -> Any:
+        import anthropic
+
+        return anthropic.Anthropic(base_url=self.url, **{"api_key": "none", "max_retries": 0, **options})
 
     def http(self, **options: Any) -> Any:
         import httpx
