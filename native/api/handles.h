@@ -6,6 +6,7 @@
 #include <new>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "core/error.h"
 #include "core/generation.h"
@@ -14,6 +15,7 @@
 #include "core/imatrix_file.h"
 #include "core/importance.h"
 #include "core/model.h"
+#include "core/scheduler.h"
 #include "core/session.h"
 #include "core/tokenizer.h"
 #include "hy3.h"
@@ -46,6 +48,11 @@ struct hy3_session {
 
 struct hy3_generation {
     hy3::Generation generation;
+};
+
+struct hy3_scheduler {
+    hy3::Scheduler scheduler;
+    std::vector<hy3::RequestEvent> events;
 };
 
 struct hy3_collector {
@@ -85,6 +92,11 @@ inline std::string_view view(hy3_str text) {
 inline void require(bool condition, const char* message) {
     if (!condition) throw Error(Status::invalid_argument, message);
 }
+
+// The structs of hy3.h as the core's, and back (api/run.cpp).
+Sampling convert(const hy3_sampling& sampling);
+SessionOptions convert(const hy3_session_options& options);
+hy3_generation_stats convert(const GenerationStats& stats, const DraftStats& drafts);
 
 // The caller's callback, asked at most every 10 ms: it may be costly (Python takes its global lock).
 class CallbackAbort final : public AbortCheck {

@@ -7,11 +7,11 @@
 
 using namespace hy3::api;
 
-namespace {
-
-hy3::Sampling convert(const hy3_sampling& s) {
+hy3::Sampling hy3::api::convert(const hy3_sampling& s) {
     return {s.temperature, s.top_k, s.top_p, s.min_p, s.repeat_penalty, s.seed, s.choice};
 }
+
+namespace {
 
 hy3::KvType convert(hy3_kv_type type) {
     switch (type) {
@@ -32,6 +32,28 @@ std::span<const int32_t> ids(const int32_t* data, size_t n) {
 }
 
 }  // namespace
+
+hy3::SessionOptions hy3::api::convert(const hy3_session_options& o) {
+    return {o.ctx, ::convert(o.kv), o.chunk, o.mtp};
+}
+
+hy3_generation_stats hy3::api::convert(const GenerationStats& s, const DraftStats& drafts) {
+    static_assert(HY3_MAX_DRAFTS == DraftPolicy::max_depth);
+    hy3_generation_stats out{s.prompt_tokens,
+                             s.reused_tokens,
+                             s.generated_tokens,
+                             s.prompt_seconds,
+                             s.decode_seconds,
+                             drafts.drafted,
+                             drafts.accepted,
+                             static_cast<int>(drafts.by_depth.size()),
+                             {},
+                             static_cast<hy3_finish>(s.finish),
+                             s.stop_id};
+    for (size_t i = 0; i < drafts.by_depth.size(); i++)
+        out.drafts[i] = {drafts.by_depth[i].judged, drafts.by_depth[i].right};
+    return out;
+}
 
 extern "C" {
 
@@ -111,10 +133,7 @@ hy3_session_options hy3_session_default_options(void) {
 }
 
 hy3_status hy3_session_open(hy3_model* model, const hy3_session_options* o, hy3_session** out) {
-    return guard([&] {
-        const hy3::SessionOptions options{o->ctx, convert(o->kv), o->chunk, o->mtp};
-        *out = new hy3_session{std::make_unique<hy3::Session>(model->model, options)};
-    });
+    return guard([&] { *out = new hy3_session{std::make_unique<hy3::Session>(model->model, convert(*o))}; });
 }
 
 hy3_status hy3_session_fork(const hy3_session* session, hy3_session** out) {
@@ -213,8 +232,12 @@ hy3_status hy3_generation_new(hy3_session* session, const int32_t* prompt, size_
     return guard([&] {
         const auto text = ids(prompt, n), stops = ids(stop_ids, n_stop);
         *out = new hy3_generation{hy3::Generation(*session->session, {text.begin(), text.end()},
-                                                  convert(*sampling), {stops.begin(), stops.end()},
-                                                  max_tokens, {drafting.depth, drafting.always}, jump)};
+                                                  {convert(*sampling),
+                                                   {stops.begin(), stops.end()},
+                                                   max_tokens,
+                                                   {drafting.depth, drafting.always},
+                                                   jump,
+                                                   {}})};
     });
 }
 
@@ -237,22 +260,7 @@ hy3_status hy3_generation_next(hy3_generation* generation, hy3_abort_fn abort, v
 }
 
 void hy3_generation_get_stats(const hy3_generation* generation, hy3_generation_stats* out) {
-    static_assert(HY3_MAX_DRAFTS == hy3::DraftPolicy::max_depth);
-    const hy3::GenerationStats& s = generation->generation.stats();
-    const hy3::DraftStats& drafts = generation->generation.draft_stats();
-    *out = {s.prompt_tokens,
-            s.reused_tokens,
-            s.generated_tokens,
-            s.prompt_seconds,
-            s.decode_seconds,
-            drafts.drafted,
-            drafts.accepted,
-            static_cast<int>(drafts.by_depth.size()),
-            {},
-            static_cast<hy3_finish>(s.finish),
-            s.stop_id};
-    for (size_t i = 0; i < drafts.by_depth.size(); i++)
-        out->drafts[i] = {drafts.by_depth[i].judged, drafts.by_depth[i].right};
+    *out = convert(generation->generation.stats(), generation->generation.draft_stats());
 }
 
 }  // extern "C"

@@ -25,9 +25,13 @@ void KvLayout::clear_from(int64_t first, int layer, std::byte* page) const {
     }
 }
 
-KvPage::KvPage(Backend& backend, size_t bytes) : backend_(backend), data_(backend.allocate(bytes)) {}
+KvPage::KvPage(Backend& backend, size_t bytes, std::shared_ptr<KvUse> use)
+    : backend_(backend), data_(backend.allocate(bytes)), use_(std::move(use)) {
+    if (use_) use_->pages++;
+}
 
 KvPage::~KvPage() {
+    if (use_) use_->pages--;
     backend_.release(data_);
 }
 
@@ -43,7 +47,7 @@ void KvCache::prepare(int64_t first, int64_t count) {
     auto pages = pages_;
     for (size_t i = missing; i < end; i++) {
         if (i < pages.size() && pages[i].use_count() <= 2) continue;  // ours alone: here and in the copy
-        auto page = std::make_shared<KvPage>(backend_, layout_.page_bytes());
+        auto page = std::make_shared<KvPage>(backend_, layout_.page_bytes(), use_);
         if (i < pages.size()) {
             backend_.copy(page->data(), pages[i]->data(), layout_.page_bytes());
             pages[i] = std::move(page);

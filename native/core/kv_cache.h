@@ -6,9 +6,11 @@
 // quantized if the type says so, and never changes while its position stands.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <utility>
 #include <vector>
 
 namespace hy3 {
@@ -129,10 +131,16 @@ struct KvLayout {
 
 #undef HY3_KV_INLINE
 
+// How many pages there are of some caches together, those they share counted once.
+struct KvUse {
+    std::atomic<int64_t> pages = 0;
+};
+
 // One page in the backend's memory.
 class KvPage {
   public:
-    KvPage(Backend& backend, size_t bytes);
+    // use may be null.
+    KvPage(Backend& backend, size_t bytes, std::shared_ptr<KvUse> use);
     ~KvPage();
     KvPage(const KvPage&) = delete;
     KvPage& operator=(const KvPage&) = delete;
@@ -141,11 +149,13 @@ class KvPage {
   private:
     Backend& backend_;
     std::byte* data_;
+    std::shared_ptr<KvUse> use_;
 };
 
 class KvCache {
   public:
-    KvCache(Backend& backend, const KvLayout& layout) : backend_(backend), layout_(layout) {}
+    KvCache(Backend& backend, const KvLayout& layout, std::shared_ptr<KvUse> use = nullptr)
+        : backend_(backend), layout_(layout), use_(std::move(use)) {}
     // A fork: the pages are shared until one side writes to them.
     KvCache(const KvCache&) = default;
     KvCache& operator=(const KvCache&) = delete;
@@ -170,6 +180,7 @@ class KvCache {
   private:
     Backend& backend_;
     KvLayout layout_;
+    std::shared_ptr<KvUse> use_;
     std::vector<std::shared_ptr<KvPage>> pages_;
     std::vector<std::byte*> addresses_;
 };

@@ -3,9 +3,11 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <optional>
 #include <utility>
 
 #include "core/error.h"
+#include "core/logprobs.h"
 
 namespace hy3 {
 namespace {
@@ -34,14 +36,6 @@ SessionOptions checked(const Model& model, SessionOptions options) {
         fail(Status::unsupported, model.file()->path(),
              ": the model has no MTP layer. Use a file that has one, or leave mtp off.");
     return options;
-}
-
-// log(sum(exp(logits))) and the one logit, in double and in index order.
-double log_probability(std::span<const float> logits, int32_t token) {
-    const double largest = *std::max_element(logits.begin(), logits.end());
-    double total = 0.0;
-    for (const float x : logits) total += std::exp(static_cast<double>(x) - largest);
-    return static_cast<double>(logits[static_cast<size_t>(token)]) - largest - std::log(total);
 }
 
 }  // namespace
@@ -253,9 +247,36 @@ class Step {
 
 namespace {
 
+// Gives a reader the logits of each row, a few rows at a time.
+class ReaderSink final : public RowSink {
+  public:
+    ReaderSink(LogitsReader& reader, size_t vocab)
+        : reader_(reader), vocab_(vocab), logits_(Forward::head_rows * vocab) {
+        for (size_t i = 0; i < Forward::head_rows; i++) to_.push_back(logits_.data() + i * vocab);
+    }
+
+    void take(Forward& forward, int64_t first, int64_t count, const float* states, int64_t row) override {
+        for (int64_t i = 0; i < count;) {
+            std::vector<int64_t> rows;
+            for (int64_t j = i; j < count && rows.size() < Forward::head_rows; j++) rows.push_back(row + j);
+            forward.head(rows, states, std::span(to_).first(rows.size()));
+            for (const float* logits : std::span(to_).first(rows.size()))
+                reader_.read(first + i++, {logits, vocab_});
+        }
+    }
+
+  private:
+    LogitsReader& reader_;
+    size_t vocab_;
+    std::vector<float> logits_;
+    std::vector<float*> to_;
+};
+
 class LogitsSink final : public RowSink {
   public:
-    LogitsSink(const StepItem& item, int64_t vocab) : item_(item), vocab_(vocab) {}
+    LogitsSink(const StepItem& item, int64_t vocab) : item_(item), vocab_(vocab) {
+        if (item.reader != nullptr) reader_.emplace(*item.reader, static_cast<size_t>(vocab));
+    }
 
     void take(Forward& forward, int64_t first, int64_t count, const float* states, int64_t row) override {
         const auto n = static_cast<int64_t>(item_.tokens.size());
@@ -267,50 +288,36 @@ class LogitsSink final : public RowSink {
             to.push_back(item_.logits + (item_.wanted == Logits::all ? i * vocab_ : 0));
         }
         forward.head(rows, states, to);
+        if (reader_) reader_->take(forward, first, count, states, row);
     }
 
   private:
     const StepItem& item_;
     int64_t vocab_;
+    std::optional<ReaderSink> reader_;
 };
 
-class ScoreSink final : public RowSink {
+// The state of token i scores token i + 1.
+class Scorer final : public LogitsReader {
   public:
-    ScoreSink(std::span<const int32_t> tokens, float* out, size_t vocab)
-        : tokens_(tokens), out_(out), vocab_(vocab), logits_(Forward::head_rows * vocab) {
-        for (size_t i = 0; i < Forward::head_rows; i++) to_.push_back(logits_.data() + i * vocab);
-    }
+    Scorer(std::span<const int32_t> tokens, float* out) : tokens_(tokens), out_(out) {}
 
-    // The state of token i scores token i + 1.
-    void take(Forward& forward, int64_t first, int64_t count, const float* states, int64_t row) override {
-        const auto n = static_cast<int64_t>(tokens_.size());
-        for (int64_t i = first; i < std::min(first + count, n - 1);) {
-            std::vector<int64_t> rows;
-            for (int64_t j = i; j < std::min(first + count, n - 1) && rows.size() < Forward::head_rows; j++)
-                rows.push_back(row + j - first);
-            forward.head(rows, states, std::span(to_).first(rows.size()));
-            for (const float* logits : std::span(to_).first(rows.size())) {
-                i++;
-                out_[i] =
-                    static_cast<float>(log_probability({logits, vocab_}, tokens_[static_cast<size_t>(i)]));
-            }
-        }
+    void read(int64_t index, std::span<const float> logits) override {
+        const auto next = static_cast<size_t>(index + 1);
+        if (next < tokens_.size()) out_[next] = static_cast<float>(log_probability(logits, tokens_[next]));
     }
 
   private:
     std::span<const int32_t> tokens_;
     float* out_;
-    size_t vocab_;
-    std::vector<float> logits_;
-    std::vector<float*> to_;
 };
 
 }  // namespace
 
-Session::Session(std::shared_ptr<Model> model, const SessionOptions& options)
+Session::Session(std::shared_ptr<Model> model, const SessionOptions& options, std::shared_ptr<KvUse> use)
     : model_(std::move(model)),
       options_(checked(*model_, options)),
-      cache_(model_->backend(), make_layout(*model_, options_)) {}
+      cache_(model_->backend(), make_layout(*model_, options_), std::move(use)) {}
 
 std::unique_ptr<Session> Session::fork() const {
     return std::unique_ptr<Session>(new Session(*this));
@@ -372,7 +379,8 @@ std::span<const float> Session::hidden() const {
 void Session::score(std::span<const int32_t> tokens, float* out, AbortCheck& abort) {
     if (tokens.empty()) return;
     const auto vocab = static_cast<size_t>(model_->config().vocab);
-    ScoreSink sink(tokens, out, vocab);
+    Scorer scorer(tokens, out);
+    ReaderSink sink(scorer, vocab);
     Step::Part part{this, tokens, &sink, true, false};
     // The first token is scored by the state before it: already there, or evaluated again by the step.
     out[0] = std::numeric_limits<float>::quiet_NaN();
@@ -395,6 +403,9 @@ void Session::score(std::span<const int32_t> tokens, float* out, AbortCheck& abo
 void step(std::span<const StepItem> items, AbortCheck& abort) {
     if (items.empty()) return;
     const auto vocab = static_cast<int64_t>(items.front().session->model().config().vocab);
+    const auto unread = [](const StepItem& item) {
+        return item.wanted == Logits::none && item.reader == nullptr;
+    };
     std::vector<LogitsSink> sinks;
     sinks.reserve(items.size());
     std::vector<Step::Part> parts;
@@ -404,8 +415,8 @@ void step(std::span<const StepItem> items, AbortCheck& abort) {
                  "There are no tokens to evaluate, so there are no last logits. Give at "
                  "least one token.");
         sinks.emplace_back(item, vocab);
-        parts.push_back({item.session, item.tokens, item.wanted == Logits::none ? nullptr : &sinks.back(),
-                         false, item.speculative});
+        parts.push_back(
+            {item.session, item.tokens, unread(item) ? nullptr : &sinks.back(), false, item.speculative});
     }
     Step(parts, abort).run();
 }

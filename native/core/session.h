@@ -24,7 +24,9 @@ struct SessionOptions {
 
 class Session {
   public:
-    Session(std::shared_ptr<Model> model, const SessionOptions& options);
+    // use: counts the pages of this session and its forks; null: nobody counts.
+    Session(std::shared_ptr<Model> model, const SessionOptions& options,
+            std::shared_ptr<KvUse> use = nullptr);
 
     // A second session with the same content; pages are shared until one of them writes.
     std::unique_ptr<Session> fork() const;
@@ -121,6 +123,15 @@ class Session {
 
 enum class Logits { none, last, all };
 
+// Reads the logits after each token of a step as they are computed, in order, so that there need not be
+// memory for all of them.
+class LogitsReader {
+  public:
+    virtual ~LogitsReader() = default;
+    // index: the item's token that the logits come after; -1 is the session's last one before the step.
+    virtual void read(int64_t index, std::span<const float> logits) = 0;
+};
+
 struct StepItem {
     Session* session = nullptr;
     std::span<const int32_t> tokens;
@@ -129,6 +140,7 @@ struct StepItem {
     // The tokens after the first are guesses: evaluated, but appended one by one by accept(), as long as the
     // session does nothing else in between. The MTP layer's rows are left for later. Needs the mtp option.
     bool speculative = false;
+    LogitsReader* reader = nullptr;  // null: nobody
 };
 
 // Evaluates each item's tokens after its session's, all in the same steps. On any error, abort included,

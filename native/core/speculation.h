@@ -4,10 +4,12 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
 #include <vector>
 
 #include "core/sampler.h"
 #include "core/session.h"
+#include "core/shaping.h"
 
 namespace hy3 {
 
@@ -29,17 +31,27 @@ struct DraftStats {
 
 class Speculation {
   public:
-    // depth from 0 to DraftPolicy::max_depth. The session must outlive this.
-    Speculation(Session& session, const Sampling& sampling, int depth, bool always);
+    // depth from 0 to DraftPolicy::max_depth. The session and the shaping of the tokens must outlive this.
+    Speculation(Session& session, const Sampling& sampling, Shaping& shaping, int depth, bool always);
 
-    // Appends `token` to the session and gives the logits (vocab) after it, as a step would. `useful`: how
-    // many tokens more will be asked for at most. On an error the session is as before.
-    void advance(int32_t token, int64_t useful, float* logits, AbortCheck& abort);
+    // Appends the last of the `generated` tokens to the session and gives the logits (vocab) after it, as a
+    // step would. `useful`: how many tokens more will be asked for at most. On an error the session is as
+    // before.
+    void advance(std::span<const int32_t> generated, int64_t useful, float* logits, AbortCheck& abort);
+
+    // The same for `token` when the last step evaluated it as a draft; if it did not, returns false.
+    bool use_draft(int32_t token, float* logits);
 
     // What was drawn from the last logits.
     void drawn(int32_t token);
 
     const DraftStats& stats() const { return stats_; }
+
+    // Goes on in another session of the same model and options.
+    void move_to(Session& session) {
+        session_ = &session;
+        revision_ = 0;
+    }
 
   private:
     struct Draft {
@@ -47,11 +59,14 @@ class Speculation {
         double p;  // that the MTP layer gives it
     };
 
-    void draft(int32_t token, int limit, AbortCheck& abort);
+    void draft(std::span<const int32_t> generated, int limit, AbortCheck& abort);
     void verify(int32_t token, AbortCheck& abort);
 
-    Session& session_;
+    void copy_row(float* logits) const;
+
+    Session* session_;
     Sampler sampler_;
+    Shaping& shaping_;
     const double temperature_;
     const int depth_;
     const bool always_;
@@ -66,6 +81,6 @@ class Speculation {
 };
 
 // The depth that the options come to for a session. Throws Error(invalid_argument).
-int draft_depth(const Session& session, const DraftOptions& options);
+int draft_depth(const SessionOptions& session, const DraftOptions& options);
 
 }  // namespace hy3

@@ -7,7 +7,7 @@
  * freed by their _free function, which takes NULL.
  *
  * Threads: models, files and tokenizers may be shared; a session or generation belongs to one thread at a
- * time.
+ * time, and so does a scheduler but for the calls that say otherwise.
  */
 #ifndef HY3_H
 #define HY3_H
@@ -44,6 +44,7 @@ typedef struct hy3_decoder hy3_decoder;
 typedef struct hy3_model hy3_model;
 typedef struct hy3_session hy3_session;
 typedef struct hy3_generation hy3_generation;
+typedef struct hy3_scheduler hy3_scheduler;
 typedef struct hy3_collector hy3_collector;
 typedef struct hy3_imatrix hy3_imatrix;
 
@@ -359,6 +360,101 @@ hy3_status hy3_generation_prefill(hy3_generation* generation, hy3_abort_fn abort
 /* *token is -1 when the generation has ended. */
 hy3_status hy3_generation_next(hy3_generation* generation, hy3_abort_fn abort, void* user, int32_t* token);
 void hy3_generation_get_stats(const hy3_generation* generation, hy3_generation_stats* out);
+
+/* --- Continuous batching
+ * ----------------------------------------------------------------------------------------------------- */
+
+typedef struct hy3_scheduler_options {
+    hy3_session_options session; /* of each request; ctx: its prompt and answer */
+    int64_t kv_budget;           /* positions over all, kept conversations included; 0: max_running * ctx */
+    int max_running;             /* requests that share a step; the others wait */
+    double max_gap; /* seconds between two tokens of a request while the prompts of others are read */
+} hy3_scheduler_options;
+
+/* Sets the bit of each token that may follow the `generated` ones: token i is bit i % 32 of allowed[i / 32],
+ * all zero before. Called on the thread that steps, also with drafts that may turn out wrong. Anything but 0
+ * ends the request with the message that `error` then points to, which must live until the next call. */
+typedef int (*hy3_mask_fn)(void* user, const int32_t* generated, size_t n, uint32_t* allowed, size_t words,
+                           const char** error);
+
+typedef struct hy3_token_bias {
+    int32_t id;
+    float bias;
+} hy3_token_bias;
+
+enum { HY3_NO_LOGPROBS = -1 };
+
+typedef struct hy3_request {
+    const int32_t* prompt;
+    size_t n_prompt;
+    hy3_sampling sampling;
+    const int32_t* stop_ids;
+    size_t n_stop;
+    int64_t max_tokens;
+    hy3_drafting drafting;
+    const hy3_token_bias* bias; /* added to logits before sampling */
+    size_t n_bias;
+    float presence_penalty, frequency_penalty; /* 0: off; of tokens generated so far */
+    hy3_mask_fn mask;                          /* NULL: every token is allowed */
+    void* mask_user;
+    int top_logprobs;    /* of each generated token, with so many of the most likely; or HY3_NO_LOGPROBS */
+    int prompt_logprobs; /* the same for the prompt's tokens but the first */
+} hy3_request;
+
+typedef struct hy3_token_logprob {
+    int32_t id;
+    float logprob;
+} hy3_token_logprob;
+
+typedef struct hy3_token_logprobs {
+    float chosen;
+    const hy3_token_logprob* top;
+    size_t n_top;
+} hy3_token_logprobs;
+
+typedef enum hy3_request_finish {
+    HY3_REQUEST_RUNNING = 0,
+    HY3_REQUEST_STOP = 1, /* an end token was drawn */
+    HY3_REQUEST_LENGTH = 2,
+    HY3_REQUEST_CANCELLED = 3,
+    HY3_REQUEST_ERROR = 4
+} hy3_request_finish;
+
+/* A token of a request, its end, or both. */
+typedef struct hy3_event {
+    uint64_t request;
+    int32_t token; /* -1: none */
+    bool has_logprobs;
+    hy3_token_logprobs logprobs;
+    hy3_request_finish finish;
+    hy3_str error;              /* with HY3_REQUEST_ERROR */
+    hy3_generation_stats stats; /* with the end */
+    size_t n_prompt_logprobs;   /* likewise */
+} hy3_event;
+
+typedef struct hy3_scheduler_stats {
+    int64_t running, waiting;
+    int64_t kv_tokens, kv_budget; /* positions, in whole pages */
+    int64_t prompt_tokens, reused_tokens, generated_tokens;
+    int64_t drafted, accepted;
+    int64_t steps;
+    int64_t preempted; /* requests put back into the queue for lack of room */
+} hy3_scheduler_stats;
+
+hy3_scheduler_options hy3_scheduler_default_options(void);
+hy3_status hy3_scheduler_new(hy3_model* model, const hy3_scheduler_options* options, hy3_scheduler** out);
+void hy3_scheduler_free(hy3_scheduler* scheduler);
+/* Queues a request; its number, never 0. From any thread. */
+hy3_status hy3_scheduler_submit(hy3_scheduler* scheduler, const hy3_request* request, uint64_t* out);
+/* Ends a request before the next step, unless it has ended. From any thread. */
+hy3_status hy3_scheduler_cancel(hy3_scheduler* scheduler, uint64_t request);
+/* One step for all requests; nothing if there are none. *n events, which live until the next step. */
+hy3_status hy3_scheduler_step(hy3_scheduler* scheduler, hy3_abort_fn abort, void* user, size_t* n);
+void hy3_scheduler_event(const hy3_scheduler* scheduler, size_t index, hy3_event* out);
+void hy3_scheduler_prompt_logprobs(const hy3_scheduler* scheduler, size_t event, size_t index,
+                                   hy3_token_logprobs* out);
+/* From any thread. */
+void hy3_scheduler_get_stats(const hy3_scheduler* scheduler, hy3_scheduler_stats* out);
 
 /* --- Importance matrices
  * ------------------------------------------------------------------------------------------------ */

@@ -1,6 +1,6 @@
 """Types and documentation of the compiled module. Arrays are NumPy, C-contiguous."""
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from os import PathLike
 from typing import Any, Literal, NamedTuple
 
@@ -409,3 +409,81 @@ class Generation(Iterator[int]):
 
 def step(items: Iterable[tuple[Session, ArrayLike, LogitsWanted]]) -> list[NDArray[np.float32] | None]:
     """One step over several sessions of one model; what each wants, in order."""
+
+Mask = Callable[[tuple[int, ...]], Buffer]
+
+class Event(NamedTuple):
+    """A token of a request, its end, or both."""
+
+    request: int
+    token: int | None
+    logprob: float | None
+    top: list[tuple[int, float]] | None
+    """The most likely tokens and their log-probabilities, descending."""
+    finish: Literal["stop", "length", "cancelled", "error"] | None
+    error: str | None
+    usage: dict[str, Any] | None
+    """With the end: prompt_tokens, cached_tokens (of the prompt, reused), generated_tokens, prompt_s,
+    decode_s, drafted, accepted, and prompt_logprobs: None unless asked for, else for each prompt token but
+    the first (logprob, top), and None for that one.
+    """
+
+class Scheduler:
+    """Continuous batching: many requests share each step, and each gets the answer that it would get alone.
+
+    ctx: tokens of a request, its answer included (0: the model's). kv_budget: tokens of all requests and kept
+    conversations (0: max_running * ctx); to within a page of 64 for each request. max_running: requests that
+    share a step; the others wait. max_gap: seconds that a step with rows of prompts may keep others from
+    their next token, about. mtp: keep the MTP layer's cache, so that requests can draft.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        ctx: int = 0,
+        kv: KvType = "f16",
+        chunk: int = 512,
+        kv_budget: int = 0,
+        max_running: int = 16,
+        max_gap: float = 0.25,
+        mtp: bool = False,
+    ) -> None: ...
+    @property
+    def model(self) -> Model: ...
+    @property
+    def ctx(self) -> int: ...
+    def submit(
+        self,
+        tokens: ArrayLike,
+        *,
+        max_tokens: int,
+        sampling: Sampling | None = None,
+        stop_ids: Iterable[int] | None = None,
+        logit_bias: Mapping[int, float] | None = None,
+        presence_penalty: float = 0.0,
+        frequency_penalty: float = 0.0,
+        top_logprobs: int | None = None,
+        prompt_logprobs: int | None = None,
+        mask: Mask | None = None,
+        mtp: int = 0,
+    ) -> int:
+        """Queues a request and returns its number. Any thread.
+
+        max_tokens is cut to the room that the context leaves; ContextFullError if there is none. stop_ids:
+        None is the tokenizer's eos_ids. mask: called in the stepping thread with the tokens generated so far
+        (drafts that may turn out wrong included); returns ceil(vocab / 32) * 4 bytes, in which bit i % 8 of
+        byte i // 8 allows token i. What it raises ends the request with an error. mtp as in
+        Session.generate; requests draft only while no other one runs.
+        """
+    def cancel(self, request: int) -> None:
+        """Ends a request before the next step, unless it has ended. Any thread."""
+    def step(self) -> list[Event]:
+        """One step for all requests; [] at once when there are none. One thread at a time.
+
+        An end token is no event's token. After an interrupt or an error the requests are as before.
+        """
+    @property
+    def stats(self) -> dict[str, int]:
+        """running, waiting, kv_tokens (in whole pages), kv_budget, prompt_tokens, reused_tokens,
+        generated_tokens, drafted, accepted, steps, preempted. Any thread.
+        """

@@ -208,6 +208,66 @@ cdef extern from "hy3.h" nogil:
     hy3_status hy3_generation_next(hy3_generation* generation, hy3_abort_fn abort, void* user, int32_t* token)
     void hy3_generation_get_stats(const hy3_generation* generation, hy3_generation_stats* out)
 
+    ctypedef struct hy3_scheduler:
+        pass
+    ctypedef struct hy3_scheduler_options:
+        hy3_session_options session
+        int64_t kv_budget
+        int max_running
+        double max_gap
+    ctypedef int (*hy3_mask_fn)(void* user, const int32_t* generated, size_t n, uint32_t* allowed, size_t words,
+                                const char** error) noexcept
+    ctypedef struct hy3_token_bias:
+        int32_t id
+        float bias
+    enum:
+        HY3_NO_LOGPROBS
+    ctypedef struct hy3_request:
+        const int32_t* prompt
+        size_t n_prompt
+        hy3_sampling sampling
+        const int32_t* stop_ids
+        size_t n_stop
+        int64_t max_tokens
+        hy3_drafting drafting
+        const hy3_token_bias* bias
+        size_t n_bias
+        float presence_penalty, frequency_penalty
+        hy3_mask_fn mask
+        void* mask_user
+        int top_logprobs, prompt_logprobs
+    ctypedef struct hy3_token_logprob:
+        int32_t id
+        float logprob
+    ctypedef struct hy3_token_logprobs:
+        float chosen
+        const hy3_token_logprob* top
+        size_t n_top
+    ctypedef enum hy3_request_finish:
+        HY3_REQUEST_RUNNING, HY3_REQUEST_STOP, HY3_REQUEST_LENGTH, HY3_REQUEST_CANCELLED, HY3_REQUEST_ERROR
+    ctypedef struct hy3_event:
+        uint64_t request
+        int32_t token
+        c_bool has_logprobs
+        hy3_token_logprobs logprobs
+        hy3_request_finish finish
+        hy3_str error
+        hy3_generation_stats stats
+        size_t n_prompt_logprobs
+    ctypedef struct hy3_scheduler_stats:
+        int64_t running, waiting, kv_tokens, kv_budget, prompt_tokens, reused_tokens, generated_tokens
+        int64_t drafted, accepted, steps, preempted
+    hy3_scheduler_options hy3_scheduler_default_options()
+    hy3_status hy3_scheduler_new(hy3_model* model, const hy3_scheduler_options* options, hy3_scheduler** out)
+    void hy3_scheduler_free(hy3_scheduler* scheduler)
+    hy3_status hy3_scheduler_submit(hy3_scheduler* scheduler, const hy3_request* request, uint64_t* out)
+    hy3_status hy3_scheduler_cancel(hy3_scheduler* scheduler, uint64_t request)
+    hy3_status hy3_scheduler_step(hy3_scheduler* scheduler, hy3_abort_fn abort, void* user, size_t* n)
+    void hy3_scheduler_event(const hy3_scheduler* scheduler, size_t index, hy3_event* out)
+    void hy3_scheduler_prompt_logprobs(const hy3_scheduler* scheduler, size_t event, size_t index,
+                                       hy3_token_logprobs* out)
+    void hy3_scheduler_get_stats(const hy3_scheduler* scheduler, hy3_scheduler_stats* out)
+
     hy3_status hy3_collector_new(hy3_model* model, hy3_collector** out)
     void hy3_collector_free(hy3_collector* collector)
     ctypedef struct hy3_collected:

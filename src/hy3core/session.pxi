@@ -56,6 +56,17 @@ def sample(logits, sampling, recent=(), uint64_t position=0, choice=None):
     return id
 
 
+cdef hy3_session_options session_options(int64_t ctx, kv, int chunk, bint mtp) except *:
+    cdef hy3_session_options options = hy3_session_default_options()
+    if kv not in _KV:
+        raise InvalidArgumentError(f"kv is {kv!r}. Give one of {', '.join(_KV)}.")
+    options.ctx = ctx
+    options.kv = _KV[kv]
+    options.chunk = chunk
+    options.mtp = mtp
+    return options
+
+
 cdef class Session:
     """One sequence of tokens and its key/value cache. Belongs to one thread at a time."""
     cdef hy3_session* handle
@@ -70,14 +81,8 @@ cdef class Session:
         self.handle = NULL
 
     def __init__(self, Model model not None, int64_t ctx=0, kv="f16", int chunk=512, bint mtp=False):
-        cdef hy3_session_options options = hy3_session_default_options()
+        cdef hy3_session_options options = session_options(ctx, kv, chunk, mtp)
         cdef hy3_session* handle = NULL
-        if kv not in _KV:
-            raise InvalidArgumentError(f"kv is {kv!r}. Give one of {', '.join(_KV)}.")
-        options.ctx = ctx
-        options.kv = _KV[kv]
-        options.chunk = chunk
-        options.mtp = mtp
         check(hy3_session_open(model.handle, &options, &handle))
         hy3_session_free(self.handle)
         self.handle = handle
