@@ -1,30 +1,29 @@
 """The KV cache types: the same bytes whatever the way, the reference's numbers, and the memory they promise.
 
-700 positions, so that attention goes over a whole span of 512 and a part of the next.
+1,100 positions, so that attention goes over two whole spans of 512 and a part of the next.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
 import pytest
 from support.compare import mean_kl, same_bytes
 from support.random_hy3 import in_type, make_config, make_tokens, make_weights, write_model
+from support.ways import WAYS, Text, differing
 
 import hy3core
 from hy3.modelfile import ModelFile
 
-Array = np.ndarray
-
 KV_TYPES = ("f32", "f16", "q8", "q4")
 ISAS = tuple(hy3core.build_info()["isas"])
-N = 700
+N = 1100
 CONFIG = make_config(
     num_hidden_layers=2, num_attention_heads=6, num_key_value_heads=2, head_dim=96,
     num_nextn_predict_layers=1,
 )  # fmt: skip
 TOKENS = make_tokens(CONFIG, N, seed=41)
-OTHER = make_tokens(CONFIG, N, seed=42)
+OTHER = make_tokens(CONFIG, 240, seed=42)
 
 
 @pytest.fixture(scope="module")
@@ -37,63 +36,11 @@ def model_of(path: Path, threads: int) -> hy3core.Model:
     return hy3core.Model(str(path), backend="cpu", threads=threads)
 
 
-def straight(model: hy3core.Model, kv: str, chunk: int = 512) -> Array:
-    return model.session(ctx=1024, kv=kv, chunk=chunk).eval(TOKENS, logits="all")
-
-
-def decoded(model: hy3core.Model, kv: str) -> Array:
-    """The last tokens one by one: so few queries are shared out over the threads by span."""
-    session = model.session(ctx=1024, kv=kv)
-    first = session.eval(TOKENS[:548], logits="all")
-    rest = [session.eval([token], logits="all") for token in TOKENS[548:560]]
-    return np.concatenate([first, *rest])
-
-
-def pieces(rng: np.random.Generator, total: int) -> Iterator[slice]:
-    at = 0
-    while at < total:
-        size = int(rng.choice([1, 2, 3, 9, 40, 90]))
-        yield slice(at, min(at + size, total))
-        at += size
-
-
-def in_company(model: hy3core.Model, kv: str) -> Array:
-    """Beside another sequence, which advances by pieces of its own."""
-    ours, other = (model.session(ctx=1024, kv=kv, chunk=64) for _ in range(2))
-    cuts = list(pieces(np.random.default_rng(1), N))
-    others = list(pieces(np.random.default_rng(2), N))[: len(cuts)]
-    others += [slice(0, 0)] * (len(cuts) - len(others))
-    return np.concatenate(
-        [
-            hy3core.step([(other, OTHER[b], "none"), (ours, TOKENS[a], "all")])[1]
-            for a, b in zip(cuts, others, strict=True)
-        ]
-    )
-
-
-def after_forks(model: hy3core.Model, kv: str) -> Array:
-    """A fork writes over the shared end, the rest goes on from a prefix that was cut into a page."""
-    session = model.session(ctx=1024, kv=kv, mtp=True)
-    first = session.eval(TOKENS[:600], logits="all")
-    stranger = session.fork()
-    stranger.truncate(500)
-    stranger.eval(OTHER[:150], logits="none")
-    session.eval(OTHER[:30], logits="none")
-    session.truncate(550)
-    return np.concatenate([first[:550], session.eval(TOKENS[550:], logits="all")])
-
-
 @pytest.mark.parametrize("kv", KV_TYPES)
 def test_the_way_changes_no_byte(kv: str, path: Path) -> None:
-    expected = straight(model_of(path, 1), kv)
-    assert np.isfinite(expected).all()
-    for threads, chunk in [(1, 1), (1, 7), (2, 64), (3, 512), (8, 100)]:
-        assert same_bytes(straight(model_of(path, threads), kv, chunk), expected), (threads, chunk)
-    for threads in (2, 5, 8):
-        assert same_bytes(decoded(model_of(path, threads), kv), expected[:560]), threads
-    assert same_bytes(in_company(model_of(path, 1), kv), expected)
-    for threads in (1, 3):
-        assert same_bytes(after_forks(model_of(path, threads), kv), expected), threads
+    expected = Text(model_of(path, 1), kv, TOKENS, OTHER).expected()
+    for threads, ways in [(1, WAYS), (2, ["chunk 64", "company"]), (3, ["straight", "one by one", "forks"])]:
+        assert differing(Text(model_of(path, threads), kv, TOKENS, OTHER), expected, ways) == [], threads
 
 
 @pytest.mark.parametrize("kv", KV_TYPES)
@@ -102,7 +49,7 @@ def test_instruction_sets_agree(kv: str, path: Path, monkeypatch: pytest.MonkeyP
     for isa in ISAS:
         monkeypatch.setenv("HY3_ISA", isa)
         assert hy3core.build_info()["isa"] == isa
-        logits[isa] = straight(model_of(path, 2), kv)
+        logits[isa] = Text(model_of(path, 2), kv, TOKENS, OTHER).straight()
     first = logits[ISAS[0]]
     assert [isa for isa in ISAS if not same_bytes(logits[isa], first)] == []
 
