@@ -60,11 +60,10 @@ class Generation:
         seed = settings.seed if decoding.seed is None else decoding.seed
         if seed is None:
             seed = secrets.randbits(64)
-        first: int | None = None
         for choice in range(decoding.n):
             sampling = {**settings.sampling, **decoding.sampling}
             try:
-                number = self._inbox.submit(
+                self._inbox.submit(
                     choice,
                     self.job.ids,
                     max_tokens=self.job.max_tokens,
@@ -75,11 +74,9 @@ class Generation:
                     top_logprobs=decoding.top_logprobs,
                     mask=self.job.mask,
                     mtp=settings.mtp,
-                    follows=first,
                 )
             except (hy3core.InvalidArgumentError, hy3core.ContextFullError) as error:
                 raise bad_request(str(error)) from None
-            first = number if first is None else first
 
     async def __aiter__(self) -> AsyncIterator[tuple[int, list[Part]]]:
         """(choice, parts) as they come; the parts may be empty. ClientGone if nobody waits any more."""
