@@ -3,6 +3,7 @@
 #   make run        sets up, and the bundled model answers a question
 #   make test       sets up and runs the tests
 #   make test-live  adds the comparisons with transformers and tokenizers (PyTorch: a large download)
+#   make test-browser  drives the chat page of hy3 serve; installs Debian's chromium where it is missing
 #   make test-peer  compares with llama.cpp (builds llama-cpp-python, some minutes)
 #   make sanitize   the native tests and the fuzz test with AddressSanitizer and UndefinedBehaviorSanitizer, and the
 #                   thread pool's tests with ThreadSanitizer
@@ -19,7 +20,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # What the installed package is made of.
 SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE $(shell find src native -type f -not -path '*/__pycache__/*')
 
-.PHONY: run test test-live test-peer sanitize test-native test-arm64 lint docs clean
+.PHONY: run test test-live test-browser test-peer sanitize test-native test-arm64 lint docs clean
 
 run: $(VENV)/installed
 	$(BIN)/hy3 run -p "11+22+33=?"
@@ -29,6 +30,10 @@ test: $(VENV)/installed $(VENV)/installed-test
 
 test-live: $(VENV)/installed $(VENV)/installed-test $(VENV)/installed-live
 	$(BIN)/python -m pytest -m live
+
+test-browser: $(VENV)/installed $(VENV)/installed-test $(VENV)/installed-browser
+	tools/install_tools.sh $@ chromium=chromium
+	$(BIN)/python -m pytest -m browser tests/serve
 
 test-peer: $(VENV)/installed $(VENV)/installed-test $(VENV)/installed-live $(VENV)/installed-peer
 	$(BIN)/python -m pytest -m peer
@@ -51,7 +56,7 @@ test-native: $(VENV)/installed-native
 	$(BIN)/ctest --test-dir build/native --verbose -E fuzz
 
 test-arm64: $(VENV)/installed-native
-	tools/install_arm64_tools.sh
+	tools/install_tools.sh $@ aarch64-linux-gnu-g++=g++-aarch64-linux-gnu qemu-aarch64=qemu-user
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake -S . -B build/arm64 $(NATIVE_TESTS) \
 	    -DCMAKE_TOOLCHAIN_FILE=cmake/arm64-linux.cmake
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake --build build/arm64

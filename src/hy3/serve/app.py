@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
 
 import hy3
-from hy3.serve import chat, messages, responses
+from hy3.serve import chat, messages, page, responses
 from hy3.serve.engine import ClientGone
 from hy3.serve.errors import ApiError, bad_request, shape_for
 from hy3.serve.service import Service
@@ -30,6 +30,7 @@ def create_app(service: Service) -> FastAPI:
     app = FastAPI(title="hy3", version=hy3.__version__, lifespan=running)
     for api in (chat, responses, messages):
         app.include_router(api.router(service))
+    app.include_router(page.router())
 
     @app.get("/health")
     async def health() -> Response:

@@ -1,14 +1,18 @@
 #!/usr/bin/env bash
-# Installs what `make test-arm64` needs and this machine lacks: Debian's cross compiler for 64-bit Arm, and qemu.
+# install_tools.sh TARGET COMMAND=PACKAGE...: installs Debian's packages of the commands that this machine lacks and
+# `make TARGET` needs.
 set -euo pipefail
 
+target=$1
+shift
 missing=()
-command -v aarch64-linux-gnu-g++ >/dev/null || missing+=(g++-aarch64-linux-gnu)
-command -v qemu-aarch64 >/dev/null || missing+=(qemu-user)
+for tool in "$@"; do
+    command -v "${tool%%=*}" >/dev/null || missing+=("${tool#*=}")
+done
 [ ${#missing[@]} -eq 0 ] && exit 0
 
 fail() {
-    echo "make test-arm64 needs ${missing[*]}, and $1. Install them by hand, as root." >&2
+    echo "make $target needs ${missing[*]}, and $1. Install them by hand, as root." >&2
     exit 1
 }
 command -v apt-get >/dev/null || fail "there is no apt-get here"
