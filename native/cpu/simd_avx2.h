@@ -187,7 +187,7 @@ HY3_INLINE void transpose_quarters(I a, I b, I c, I d, I out[4]) {
     for (int j = 0; j < 4; j++) out[j] = {lo[j], hi[j]};
 }
 
-// On bytes; see simd_plain.h.
+// On bytes; see simd_scalar_bytes.h.
 HY3_INLINE I load_halves(const void* a, const void* b) {
     return {_mm256_loadu_si256(static_cast<const __m256i*>(a)),
             _mm256_loadu_si256(static_cast<const __m256i*>(b))};

@@ -156,7 +156,7 @@ HY3_INLINE void transpose_quarters(I a, I b, I c, I d, I out[4]) {
     out[3] = _mm512_unpackhi_epi64(ab_hi, cd_hi);
 }
 
-// On bytes; see simd_plain.h.
+// On bytes; see simd_scalar_bytes.h.
 HY3_INLINE I load_halves(const void* a, const void* b) {
     return _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256(static_cast<const __m256i*>(a))),
                               _mm256_loadu_si256(static_cast<const __m256i*>(b)), 1);

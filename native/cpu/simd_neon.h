@@ -171,4 +171,4 @@ HY3_INLINE void transpose_quarters(I a, I b, I c, I d, I out[4]) {
     }
 }
 
-#include "cpu/simd_plain.h"
+#include "cpu/simd_neon_bytes.h"

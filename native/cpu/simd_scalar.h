@@ -254,4 +254,4 @@ HY3_INLINE void transpose_quarters(I a, I b, I c, I d, I out[4]) {
             for (int r = 0; r < 4; r++) out[i].v[4 * j + r] = rows[r]->v[4 * j + i];
 }
 
-#include "cpu/simd_plain.h"
+#include "cpu/simd_scalar_bytes.h"

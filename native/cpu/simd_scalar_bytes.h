@@ -1,5 +1,5 @@
-// Operations of the vocabulary on bytes, in terms of its loads and stores: what they mean, and all that a
-// table needs that has nothing better. Included after a vocabulary's basic operations.
+// The vector vocabulary in plain C++, continued: what every operation on bytes means. Included by
+// simd_scalar.h.
 
 struct Bytes {
     alignas(64) uint8_t v[64];

@@ -1,0 +1,151 @@
+// The vector vocabulary on NEON, continued: operations on bytes. Included by simd_neon.h; what each means is
+// in simd_scalar_bytes.h.
+
+HY3_INLINE uint8x16_t bytes_of(int32x4_t words) {
+    return vreinterpretq_u8_s32(words);
+}
+HY3_INLINE int32x4_t words_of(uint8x16_t bytes) {
+    return vreinterpretq_s32_u8(bytes);
+}
+HY3_INLINE uint8x16_t load_16(const void* p) {
+    return vld1q_u8(static_cast<const uint8_t*>(p));
+}
+// A vector of what `quarter` makes of each quarter, as bytes.
+template <typename Quarter>
+HY3_INLINE I by_byte_quarter(Quarter quarter) {
+    return by_quarter<I>([&](int j) { return words_of(quarter(j)); });
+}
+
+HY3_INLINE I load_quarters(const void* a, const void* b, const void* c, const void* d) {
+    return {{words_of(load_16(a)), words_of(load_16(b)), words_of(load_16(c)), words_of(load_16(d))}};
+}
+HY3_INLINE I load_halves(const void* a, const void* b) {
+    return load_quarters(a, static_cast<const uint8_t*>(a) + 16, b, static_cast<const uint8_t*>(b) + 16);
+}
+HY3_INLINE I set_bytes(int value) {
+    return by_byte_quarter([&](int) { return vdupq_n_u8(static_cast<uint8_t>(value)); });
+}
+HY3_INLINE I add_bytes(I a, I b) {
+    return by_byte_quarter([&](int j) { return vaddq_u8(bytes_of(a.q[j]), bytes_of(b.q[j])); });
+}
+HY3_INLINE I either(I a, I b) {
+    return by_quarter<I>([&](int j) { return vorrq_s32(a.q[j], b.q[j]); });
+}
+
+// What is left of `ones` bits after a shift to the right (left, if negative).
+constexpr uint32_t shifted(uint32_t ones, int right) {
+    return right >= 0 ? ones >> right : ones << -right & ones;
+}
+// A shift of bytes or words needs no mask that hides nothing else than the shift itself.
+template <int right, uint32_t mask>
+HY3_INLINE int32x4_t bits_quarter(int32x4_t x) {
+    if constexpr (right != 0 && mask == shifted(0xff, right) * 0x01010101) {
+        if constexpr (right > 0) return words_of(vshrq_n_u8(bytes_of(x), right));
+        return words_of(vshlq_n_u8(bytes_of(x), right < 0 ? -right : 0));
+    }
+    uint32x4_t words = vreinterpretq_u32_s32(x);
+    if constexpr (right > 0) words = vshrq_n_u32(words, right);
+    if constexpr (right < 0) words = vshlq_n_u32(words, -right);
+    if constexpr (mask != shifted(0xffffffff, right)) words = vandq_u32(words, vdupq_n_u32(mask));
+    return vreinterpretq_s32_u32(words);
+}
+template <int right, uint32_t mask>
+HY3_INLINE I bits(I x) {
+    return by_quarter<I>([&](int j) { return bits_quarter<right, mask>(x.q[j]); });
+}
+template <int first, int second, uint32_t mask>
+HY3_INLINE I bit_planes(const uint8_t* p) {
+    const int32x4_t a = words_of(load_16(p)), b = words_of(load_16(p + 16));
+    return {{bits_quarter<first, mask>(a), bits_quarter<first, mask>(b), bits_quarter<second, mask>(a),
+             bits_quarter<second, mask>(b)}};
+}
+HY3_INLINE I nibbles_by_16(const uint8_t* a, const uint8_t* b) {
+    const I twice = load_quarters(a, a, b, b);
+    const I low = low_nibbles(twice), high = high_nibbles(twice);
+    return {{low.q[0], high.q[1], low.q[2], high.q[3]}};
+}
+
+// 0xff in the bytes of quarter j whose bit is set.
+HY3_INLINE uint8x16_t spread_bits(uint64_t set, int j) {
+    const uint8x16_t byte_of_each =
+        vcombine_u8(vdup_n_u8(static_cast<uint8_t>(2 * j)), vdup_n_u8(static_cast<uint8_t>(2 * j + 1)));
+    const uint8x16_t bytes = vqtbl1q_u8(vreinterpretq_u8_u64(vdupq_n_u64(set)), byte_of_each);
+    return vtstq_u8(bytes, vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201)));
+}
+HY3_INLINE I bytes_where(uint64_t set, int value) {
+    const uint8x16_t x = vdupq_n_u8(static_cast<uint8_t>(value));
+    return by_byte_quarter([&](int j) { return vandq_u8(spread_bits(set, j), x); });
+}
+HY3_INLINE I signed_bytes(I x, uint64_t minus, int offset) {
+    const uint8x16_t shift = vdupq_n_u8(static_cast<uint8_t>(offset));
+    return by_byte_quarter([&](int j) {
+        const uint8x16_t bytes = bytes_of(x.q[j]);
+        return vbslq_u8(spread_bits(minus, j), vsubq_u8(shift, bytes), vaddq_u8(shift, bytes));
+    });
+}
+
+HY3_INLINE I lookup_16(const void* table, I index) {
+    const uint8x16_t values = load_16(table);
+    return by_byte_quarter([&](int j) { return vqtbl1q_u8(values, bytes_of(index.q[j])); });
+}
+template <typename Grid, typename At>
+HY3_INLINE I grid_of_8(const Grid* grid, At at) {
+    const auto entry = [&](int i) { return vld1_u8(reinterpret_cast<const uint8_t*>(grid[at(i)])); };
+    return by_byte_quarter([&](int j) { return vcombine_u8(entry(2 * j), entry(2 * j + 1)); });
+}
+HY3_INLINE void grid_of_8(const uint8_t (*grid)[8], const uint16_t*, const uint8_t*, const uint8_t* index,
+                          I out[4]) {
+    for (int i = 0; i < 4; i++) out[i] = grid_of_8(grid, [&](int c) { return index[8 * i + c]; });
+}
+template <typename Grid>
+HY3_INLINE I grid_of_4(const Grid* grid, I index) {
+    return by_quarter<I>([&](int j) {
+        const auto entry = [&](int32_t at) {
+            int32_t word;
+            __builtin_memcpy(&word, grid[at], 4);
+            return word;
+        };
+        const int32x4_t at = index.q[j];
+        int32x4_t x = vdupq_n_s32(entry(vgetq_lane_s32(at, 0)));
+        x = vsetq_lane_s32(entry(vgetq_lane_s32(at, 1)), x, 1);
+        x = vsetq_lane_s32(entry(vgetq_lane_s32(at, 2)), x, 2);
+        return vsetq_lane_s32(entry(vgetq_lane_s32(at, 3)), x, 3);
+    });
+}
+template <int first>
+HY3_INLINE void store_every_second(void* to, I x) {
+    auto* out = static_cast<int32_t*>(to);
+    for (int j = 0; j < 2; j++) {
+        const int32x4_t a = x.q[2 * j], b = x.q[2 * j + 1];
+        vst1q_s32(out + 4 * j, first == 0 ? vuzp1q_s32(a, b) : vuzp2q_s32(a, b));
+    }
+}
+
+HY3_INLINE I widen_bytes(const uint8_t* p) {
+    const uint8x16_t bytes = load_16(p);
+    const uint16x8_t low = vmovl_u8(vget_low_u8(bytes)), high = vmovl_high_u8(bytes);
+    const uint32x4_t words[4] = {vmovl_u16(vget_low_u16(low)), vmovl_high_u16(low),
+                                 vmovl_u16(vget_low_u16(high)), vmovl_high_u16(high)};
+    return by_quarter<I>([&](int j) { return vreinterpretq_s32_u32(words[j]); });
+}
+template <int width>
+HY3_INLINE I fields(uint32_t first, uint32_t second) {
+    const int32_t counts[4] = {0, -width, -2 * width, -3 * width};
+    const int32x4_t low = vld1q_s32(counts), high = vaddq_s32(low, vdupq_n_s32(-4 * width));
+    return by_quarter<I>([&](int j) {
+        const uint32x4_t word = vdupq_n_u32(j < 2 ? first : second);
+        return vreinterpretq_s32_u32(
+            vandq_u32(vshlq_u32(word, j % 2 == 0 ? low : high), vdupq_n_u32((1u << width) - 1u)));
+    });
+}
+HY3_INLINE F low_half_to_float(I words) {
+    return by_quarter<F>([&](int j) { return vcvt_f32_f16(vreinterpret_f16_s16(vmovn_s32(words.q[j]))); });
+}
+template <int at>
+HY3_INLINE F byte_to_float(I words) {
+    return by_quarter<F>([&](int j) {
+        int32x4_t x = words.q[j];
+        if constexpr (at < 3) x = vshlq_n_s32(x, 24 - 8 * at);
+        return vcvtq_f32_s32(vshrq_n_s32(x, 24));
+    });
+}
