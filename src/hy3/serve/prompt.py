@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 from hy3.chat.conversation import with_bos
@@ -155,7 +156,7 @@ class Prompter:
         effort = self._effort if request.effort is None else EFFORTS[request.effort]
         try:
             return self._template.render(
-                request.messages,
+                in_order_of_calls(request.messages),
                 list(request.tools) if request.tools and request.tool_choice.mode != "none" else None,
                 add_generation_prompt=not request.prefill,
                 **{"reasoning_effort": effort, **request.template_kwargs},
@@ -189,6 +190,18 @@ class Prompter:
         if form.kind == "json_schema":
             return structured.for_schema(self._model, form.schema)
         return None
+
+
+def in_order_of_calls(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """Templates write results without the ids of their calls, so they follow the order of the calls."""
+    ordered: list[Mapping[str, Any]] = []
+    for results, run in groupby(messages, lambda message: message["role"] == "tool"):
+        group = list(run)
+        if results and ordered:
+            places = {call.get("id"): i for i, call in enumerate(ordered[-1].get("tool_calls", ()))}
+            group.sort(key=lambda result: places.get(result.get("tool_call_id"), len(places)))
+        ordered += group
+    return ordered
 
 
 def name_of(tool: Mapping[str, Any]) -> str:
