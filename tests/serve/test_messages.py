@@ -236,6 +236,16 @@ def test_what_coding_agents_send_besides_is_no_error(server: Any) -> None:
     assert message.type == "message" and message.content
 
 
+def test_pings_fill_the_silence(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("hy3.serve.sse.PING_SECONDS", 1e-4)
+    body = {"max_tokens": 4, "stream": True, "messages": user({"type": "text", "text": "good morning"})}
+    text = server.http().post("/v1/messages", json=body).text
+    assert text.count('event: ping\ndata: {"type":"ping"}\n\n') > 1  # there is one in any case
+    body = {"max_tokens": 4, "stream": True, "messages": [{"role": "user", "content": "good morning"}]}
+    lines = server.http().post("/v1/chat/completions", json=body).text.splitlines()
+    assert ": ping" in lines and lines[-2] == "data: [DONE]"
+
+
 IMAGE = {"type": "image", "source": {"type": "url", "url": "http://x"}}
 
 

@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 
 from hy3.serve.generate import Generation
 from hy3.serve.messages_body import MessagesBody, PromptBody, chat_request
-from hy3.serve.messages_writer import Event, MessageWriter, usage
+from hy3.serve.messages_writer import PING, Event, MessageWriter, usage
 from hy3.serve.prompt import Decoding
 from hy3.serve.service import Service
 from hy3.serve.sse import EventStream, event
@@ -26,7 +26,7 @@ def router(service: Service) -> APIRouter:
         generation = await Generation.start(service, 1, prepare, http.receive)
         run = Run(generation, service.name, body.max_tokens)
         if body.stream:
-            return EventStream(generation, run.stream())
+            return EventStream(generation, run.stream(), event(PING, PING["type"]))
         async with generation:
             return JSONResponse(await run.whole())
 

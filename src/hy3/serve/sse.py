@@ -1,5 +1,6 @@
 """Server-sent events: an answer as it comes."""
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from typing import Any
@@ -17,15 +18,19 @@ def event(data: Any, name: str | None = None) -> bytes:
     return (f"event: {name}\n" if name else "").encode() + f"data: {text}\n\n".encode()
 
 
+PING = b": ping\n\n"  # a comment, which clients skip
+PING_SECONDS = 10.0
+
+
 class EventStream(Response):
     """Sends what `events` yields, and closes the generation behind it whatever happens. An error on the way
     is the last event: the status has been sent by then."""
 
-    def __init__(self, generation: Generation, events: AsyncIterator[bytes]) -> None:
+    def __init__(self, generation: Generation, events: AsyncIterator[bytes], ping: bytes = PING) -> None:
         self.status_code = 200
         self.background = None
         self.init_headers({"content-type": "text/event-stream; charset=utf-8", "cache-control": "no-cache"})
-        self._generation, self._events = generation, events
+        self._generation, self._events = generation, with_pings(events, ping)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
@@ -42,3 +47,18 @@ class EventStream(Response):
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             await self._generation.close()
+
+
+async def with_pings(events: AsyncIterator[bytes], ping: bytes) -> AsyncIterator[bytes]:
+    """A ping wherever nothing comes for a while, as when a long prompt is read: clients, and proxies on the
+    way, give silent connections up."""
+    while True:
+        following = asyncio.ensure_future(anext(events))
+        try:
+            while not (await asyncio.wait([following], timeout=PING_SECONDS))[0]:
+                yield ping
+            yield following.result()
+        except StopAsyncIteration:
+            return
+        finally:
+            following.cancel()
