@@ -284,6 +284,21 @@ def test_what_is_wrong_is_named(server: Any, fields: dict[str, Any], param: str)
     assert refused(400, lambda: ask(server, **fields))["param"] == param
 
 
+@pytest.mark.parametrize("value", ["NaN", "1e999", '"\\ud800"'])
+@pytest.mark.parametrize(
+    "field",
+    [
+        '"tools": [{"type": "function", "name": "f", "parameters": {"x": %s}}]',
+        '"text": {"format": {"type": "json_schema", "schema": {"x": %s}}}',
+        '"metadata": {"x": %s}',
+    ],
+)
+def test_what_no_answer_could_repeat_is_refused(server: Any, field: str, value: str) -> None:
+    body = '{"input": "x", "max_output_tokens": 1, ' + field % value + "}"
+    headers = {"Content-Type": "application/json"}
+    assert server.http().post("/v1/responses", content=body, headers=headers).status_code == 400
+
+
 def test_a_model_that_is_not_here(server: Any) -> None:
     assert refused(404, lambda: ask(server, model="gpt-9", input="x"))["code"] == "model_not_found"
 

@@ -1,5 +1,6 @@
 """POST /v1/responses; GET and DELETE of the responses that are kept."""
 
+import json
 import secrets
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -29,10 +30,11 @@ def router(service: Service) -> APIRouter:
         service.check_model(body.model)
         before, new = earlier_items(body, store), new_items(body, store)
         request = chat_request(body, before, new, service)
+        asked_for = outline(body, service)
         prepare = lambda: service.prompter.chat(request)  # noqa: E731
         generation = await Generation.start(service, 1, prepare, http.receive)
         writer = ResponseWriter(
-            outline(body, service),
+            asked_for,
             lambda score: score_of(score, service.model.tokenizer),
             body.includes(CARRIED_REASONING),
         )
@@ -127,7 +129,7 @@ def outline(body: ResponsesBody, service: Service) -> dict[str, Any]:
     plain = body.model_dump(
         include={"tools", "tool_choice", "reasoning", "text"}, by_alias=True, exclude_none=True
     )
-    return {
+    described = {
         "id": "resp_" + secrets.token_hex(12),
         "object": "response",
         "created_at": int(time.time()),
@@ -153,6 +155,11 @@ def outline(body: ResponsesBody, service: Service) -> dict[str, Any]:
         "truncation": "disabled",
         "usage": None,
     }
+    try:
+        json.dumps(described, ensure_ascii=False, allow_nan=False).encode()
+    except ValueError as error:  # Python reads more than JSON allows: NaN, 1e999, halves of surrogate pairs
+        raise bad_request(f"The body has what no answer could repeat: {error}.") from None
+    return described
 
 
 def usage_of(usage: Usage) -> dict[str, Any]:
