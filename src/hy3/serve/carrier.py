@@ -5,7 +5,6 @@ itself, so it is encoded, not encrypted.
 """
 
 import base64
-import binascii
 
 PREFIX = "hy3:"
 
@@ -20,5 +19,5 @@ def unpack(field: str) -> str:
         return ""
     try:
         return base64.b64decode(field[len(PREFIX) :], validate=True).decode()
-    except (binascii.Error, UnicodeDecodeError):
+    except ValueError:
         return ""
