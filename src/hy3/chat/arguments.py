@@ -6,7 +6,8 @@ number or a string; the schema decides. A model also quotes a number now and the
 
 import json
 import math
-from collections.abc import Mapping
+import sys
+from collections.abc import Callable, Mapping
 from typing import Any
 
 DEPTH = 8  # of references and alternatives that are followed
@@ -41,6 +42,9 @@ def quoted(text: str) -> str:
 def _fitting(text: str, types: set[str]) -> str | None:
     """`text` as JSON of one of the types other than string; None if it is none of them."""
     parsed, value = _parse(text)
+    if not parsed and "string" not in types:
+        parsed, value = _parse(text, _clamped)
+        text = json.dumps(value, ensure_ascii=False) if parsed else text
     if isinstance(value, str):
         return _fitting(value.strip(), types) if value != text else None
     if parsed:
@@ -68,15 +72,6 @@ def _type(value: Any) -> str:
     return "null"
 
 
-def _parse(text: str) -> tuple[bool, Any]:
-    """Whether it is JSON that every parser reads, and its value."""
-    try:
-        value = json.loads(text, parse_constant=_refuse, parse_float=_finite)
-    except (ValueError, RecursionError):
-        return False, None
-    return True, value
-
-
 def _refuse(constant: str) -> Any:
     raise ValueError(f"{constant} is not JSON")
 
@@ -86,6 +81,20 @@ def _finite(number: str) -> float:
     if math.isinf(value):
         raise ValueError(f"{number} is out of range")
     return value
+
+
+def _clamped(number: str) -> float:
+    """What a schema wants as a number, or with one inside, stays that, if far out."""
+    return max(-sys.float_info.max, min(sys.float_info.max, float(number)))
+
+
+def _parse(text: str, number: Callable[[str], float] = _finite) -> tuple[bool, Any]:
+    """Whether it is JSON that every parser reads, and its value."""
+    try:
+        value = json.loads(text, parse_constant=_refuse, parse_float=number)
+    except (ValueError, RecursionError):
+        return False, None
+    return True, value
 
 
 def _types(parameters: Mapping[str, Any], key: str) -> set[str]:
@@ -108,7 +117,7 @@ def _types_of(schema: Any, root: Mapping[str, Any], depth: int) -> set[str]:
     if isinstance(schema.get("enum"), list):
         return {_type(value) for value in schema["enum"]}
     if isinstance(schema.get("$ref"), str):
-        return _types_of(_referred(root, schema["$ref"]), root, depth - 1)
+        return _types_of(referred(root, schema["$ref"]), root, depth - 1)
     for word in ("anyOf", "oneOf", "allOf"):
         if isinstance(schema.get(word), list):
             found = [_types_of(each, root, depth - 1) for each in schema[word]]
@@ -119,7 +128,7 @@ def _types_of(schema: Any, root: Mapping[str, Any], depth: int) -> set[str]:
     return set()
 
 
-def _referred(root: Mapping[str, Any], reference: str) -> Any:
+def referred(root: Mapping[str, Any], reference: str) -> Any:
     """What `#/$defs/NAME` points at; None if it leads nowhere."""
     if not reference.startswith("#/"):
         return None
