@@ -7,6 +7,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from hy3.chat.tool_calls import FUNCTION
 from hy3.serve.errors import ApiError, bad_request
 from hy3.serve.prompt import EFFORTS, Decoding, ToolChoice, name_of
 from hy3.serve.service import Service
@@ -14,6 +15,7 @@ from hy3.serve.service import Service
 MOST_STOPS = 16
 TEXT_PARTS = ("text", "input_text", "output_text", "refusal")
 LARGE = (1 << 31) - 1
+FUNCTION_NAME = f"^(?:{FUNCTION.pattern})$"  # as it can be called
 
 
 class Body(BaseModel):

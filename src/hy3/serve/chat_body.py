@@ -5,7 +5,17 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from hy3.serve.bodies import LARGE, Body, ChoicesBody, ContentPart, arguments_of, choose, effort_of, text_of
+from hy3.serve.bodies import (
+    FUNCTION_NAME,
+    LARGE,
+    Body,
+    ChoicesBody,
+    ContentPart,
+    arguments_of,
+    choose,
+    effort_of,
+    text_of,
+)
 from hy3.serve.errors import bad_request
 from hy3.serve.prompt import EFFORTS, ChatRequest, ResponseFormat, ToolChoice
 from hy3.serve.service import Service
@@ -34,7 +44,7 @@ class Message(Body):
 
 
 class Function(Body):
-    name: str = Field(min_length=1, max_length=256)
+    name: str = Field(pattern=FUNCTION_NAME)
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
@@ -153,10 +163,10 @@ def format_of(form: ResponseFormatBody | None) -> ResponseFormat:
         return ResponseFormat()
     if form.type != "json_schema":
         return ResponseFormat(form.type)
-    schema = None if form.json_schema is None else form.json_schema.schema_
-    if schema is None:
+    given = form.json_schema
+    if given is None or given.schema_ is None:
         raise bad_request("There is no schema.", "response_format.json_schema.schema")
-    return ResponseFormat("json_schema", schema if isinstance(schema, dict) else {})
+    return ResponseFormat("json_schema", given.schema_, given.strict is True)
 
 
 def logprobs_of(body: ChatBody) -> int | None:

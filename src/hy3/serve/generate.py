@@ -72,7 +72,7 @@ class Generation:
                     presence_penalty=decoding.presence_penalty,
                     frequency_penalty=decoding.frequency_penalty,
                     top_logprobs=decoding.top_logprobs,
-                    mask=self.job.mask,
+                    mask=self.job.new_mask and self.job.new_mask(),
                     mtp=settings.mtp,
                 )
             except (hy3core.InvalidArgumentError, hy3core.ContextFullError) as error:

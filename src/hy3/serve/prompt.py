@@ -1,16 +1,18 @@
 """The normal form of a chat request, to which every API translates, and what it asks of the engine."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
 from typing import TYPE_CHECKING, Any, Literal
 
 from hy3.chat.conversation import with_bos
 from hy3.chat.reply import opens_thinking, think_tags
-from hy3.serve import structured
+from hy3.errors import Hy3Error
 from hy3.serve.answer import Style
 from hy3.serve.errors import PromptTooLong, bad_request
+from hy3.serve.schema import SchemaError
 from hy3.serve.steer import Mask, ThinkingMask
+from hy3.serve.structured import Constraint, grammars_of
 from hy3.template import TemplateError, for_model
 
 if TYPE_CHECKING:
@@ -46,7 +48,9 @@ class Decoding:
 @dataclass(frozen=True)
 class ResponseFormat:
     kind: Literal["text", "json_object", "json_schema"] = "text"
-    schema: Mapping[str, Any] = field(default_factory=dict)
+    schema: Mapping[str, Any] | bool = True
+    strict: bool = False  # an error for what cannot be enforced
+    param: str = "response_format.json_schema.schema"  # where the body has the schema, for errors
 
 
 @dataclass(frozen=True)
@@ -71,6 +75,7 @@ class ChatRequest:
     decoding: Decoding = Decoding()
     prefill: bool = False  # the answer goes on with the last message, which is the assistant's
     param: str = "messages"  # the field of the body that the messages are from, for errors
+    parameters_param: str = "function.parameters"  # likewise of a tool, that has its parameters
 
 
 @dataclass(frozen=True)
@@ -81,7 +86,7 @@ class Job:
     max_tokens: int
     decoding: Decoding
     style: Style
-    mask: Mask | None = None
+    new_mask: Callable[[], Mask] | None = None  # one for each answer
 
 
 class Prompter:
@@ -122,7 +127,7 @@ class Prompter:
                 tools=parameters_of(request.tools) if request.tool_choice.mode != "none" else None,
                 one_call=not request.tool_choice.several,
             ),
-            self._mask(request, thinking),
+            self._new_mask(request, thinking),
         )
 
     def count(self, request: ChatRequest) -> int:
@@ -164,32 +169,45 @@ class Prompter:
         except TemplateError as error:
             raise bad_request(f"The chat template refuses this: {error.reason}.", request.param) from None
 
-    def _mask(self, request: ChatRequest, thinking: bool) -> Mask | None:
-        answer = self._form(request)
+    def _new_mask(self, request: ChatRequest, thinking: bool) -> Callable[[], Mask] | None:
+        form = self._form(request)
         budget = self._budget if request.thinking_budget is None else request.thinking_budget
-        if not thinking or (answer is None and budget is None):
-            return answer
+        new_answer = None if form is None else lambda: form.copy().mask
+        if not thinking or (form is None and budget is None):
+            return new_answer
         tokenizer = self._model.tokenizer
         closing = tokenizer.token_id(think_tags(tokenizer)[0][1])
         if closing is None:
             raise bad_request(
                 "The end of thinking is no token of this model: it cannot be forced.", "reasoning_effort"
             )
-        return ThinkingMask(closing, tokenizer.eos_ids, self._model.config.vocab_size, budget, answer)
+        return lambda: ThinkingMask(
+            closing, tokenizer.eos_ids, self._model.config.vocab_size, budget, new_answer and new_answer()
+        )
 
-    def _form(self, request: ChatRequest) -> Mask | None:
-        """The mask of the answer, reasoning apart."""
+    def _form(self, request: ChatRequest) -> Constraint | None:
+        """Of the answer, reasoning apart."""
         choice, form = request.tool_choice, request.response_format
-        if choice.mode in ("required", "named"):
-            tools = [
-                tool for tool in request.tools if choice.mode == "required" or name_of(tool) == choice.name
-            ]
-            return structured.for_tools(self._model, tools, choice.several)
-        if form.kind == "json_object":
-            return structured.for_json(self._model)
-        if form.kind == "json_schema":
-            return structured.for_schema(self._model, form.schema)
-        return None
+        must_call = choice.mode in ("required", "named")
+        if not must_call and form.kind == "text":
+            return None
+        tools = {
+            i: tool
+            for i, tool in enumerate(request.tools)
+            if choice.mode in ("auto", "required") or name_of(tool) == choice.name
+        }
+        try:
+            grammars = grammars_of(self._model)
+            if must_call:
+                return grammars.for_tools(tools, choice.several)
+            if form.kind == "json_object":
+                return grammars.for_json_object(tools, choice.several)
+            return grammars.for_schema(form.schema, form.strict, tools, choice.several)
+        except SchemaError as error:
+            place = form.param if error.tool is None else f"tools.{error.tool}.{request.parameters_param}"
+            raise bad_request(str(error), f"{place}.{error.path}".rstrip(".")) from None
+        except Hy3Error as error:
+            raise bad_request(str(error), "tool_choice" if must_call else "response_format") from None
 
 
 def in_order_of_calls(messages: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:

@@ -6,7 +6,17 @@ from typing import Any, Literal
 from pydantic import Field
 
 from hy3.serve import carrier
-from hy3.serve.bodies import LARGE, Body, ContentPart, SamplingBody, arguments_of, choose, effort_of, text_of
+from hy3.serve.bodies import (
+    FUNCTION_NAME,
+    LARGE,
+    Body,
+    ContentPart,
+    SamplingBody,
+    arguments_of,
+    choose,
+    effort_of,
+    text_of,
+)
 from hy3.serve.errors import bad_request
 from hy3.serve.prompt import ChatRequest, ResponseFormat, ToolChoice
 from hy3.serve.service import Service
@@ -32,7 +42,7 @@ class Item(Body):
 
 class Tool(Body):
     type: str
-    name: str | None = Field(None, min_length=1, max_length=256)
+    name: str | None = Field(None, pattern=FUNCTION_NAME)
     description: str | None = None
     parameters: dict[str, Any] | None = None
     strict: bool | None = None
@@ -116,6 +126,7 @@ def chat_request(
         response_format=format_of(body),
         decoding=body.decoding(service, body.max_output_tokens, (body.top_logprobs or 0) if scored else None),
         param="input",
+        parameters_param="parameters",
     )
 
 
@@ -206,4 +217,4 @@ def format_of(body: ResponsesBody) -> ResponseFormat:
         return ResponseFormat(form.type)
     if form.schema_ is None:
         raise bad_request("There is no schema.", "text.format.schema")
-    return ResponseFormat("json_schema", form.schema_)
+    return ResponseFormat("json_schema", form.schema_, form.strict is True, "text.format.schema")
