@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from hy3.serve.bodies import LARGE, Body, SamplingBody, choose, effort_of, stops_of, unreadable
+from hy3.serve.bodies import FUNCTION_NAME, LARGE, Body, SamplingBody, choose, effort_of, stops_of, unreadable
 from hy3.serve.errors import bad_request
 from hy3.serve.prompt import ChatRequest, Decoding, ResponseFormat, ToolChoice
 from hy3.serve.service import Service
@@ -44,7 +44,7 @@ class Message(Body):
 
 class Tool(Body):
     type: str | None = None
-    name: str = Field(min_length=1, max_length=256)
+    name: str = Field(pattern=FUNCTION_NAME)
     description: str | None = None
     input_schema: dict[str, Any] | None = None
 
@@ -110,10 +110,18 @@ def chat_request(body: PromptBody, decoding: Decoding) -> ChatRequest:
         tool_choice=choice_of(body.tool_choice, tools),
         effort=effort,
         thinking_budget=budget,
-        response_format=ResponseFormat("json_schema", form.schema_) if form else ResponseFormat(),
+        response_format=format_of(form),
         decoding=decoding,
         prefill=body.messages[-1].role == "assistant",
+        parameters_param="input_schema",
     )
+
+
+def format_of(form: Format | None) -> ResponseFormat:
+    """Its schemas are binding."""
+    if form is None:
+        return ResponseFormat()
+    return ResponseFormat("json_schema", form.schema_, strict=True, param="output_config.format.schema")
 
 
 def system_of(system: str | Sequence[Block] | None) -> str:
