@@ -116,7 +116,7 @@ class Prompter:
     def chat(self, request: ChatRequest) -> Job:
         text = self._render(request)
         thinking = opens_thinking(text, self._model.tokenizer)
-        ids = self.tokenize(text, request.param)
+        ids = self.tokenize(text)
         return Job(
             ids,
             self.room(ids, request.decoding.max_tokens, request.param),
@@ -132,16 +132,11 @@ class Prompter:
 
     def count(self, request: ChatRequest) -> int:
         """Tokens of the prompt, which may be more than there is room for."""
-        return len(self.tokenize(self._render(request), request.param))
+        return len(self.tokenize(self._render(request)))
 
-    def tokenize(self, text: str, param: str) -> list[int]:
-        try:
-            ids = self._model.tokenizer.encode(text, special=True)
-        except UnicodeEncodeError:
-            raise bad_request(
-                "The text has half of a surrogate pair, which is no character.", param
-            ) from None
-        return with_bos(ids, self._model.tokenizer, self._add_bos)
+    def tokenize(self, text: str) -> list[int]:
+        tokenizer = self._model.tokenizer
+        return with_bos(tokenizer.encode(text, special=True), tokenizer, self._add_bos)
 
     def room(self, ids: Sequence[int], max_tokens: int | None, param: str) -> int:
         """Tokens that the answer may have."""
