@@ -1,9 +1,11 @@
 """`hy3 serve`: an OpenAI-compatible HTTP server."""
 
+import asyncio
 import importlib.util
 import ipaddress
 from collections.abc import Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -26,6 +28,9 @@ from hy3.errors import Hy3Error
 from hy3.sampling import settings as sampling_settings
 
 if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from hy3.serve.engine import Engine
     from hy3.serve.service import Service, Settings
 
 EXTRA = ("fastapi", "uvicorn", "prometheus_client")
@@ -87,6 +92,28 @@ EXTRA = ("fastapi", "uvicorn", "prometheus_client")
     help="Only answer requests with this key. HY3_SERVE_API_KEY gives it out of others' sight.",
 )
 @click.option(
+    "--body-limit",
+    type=Whole(1, LARGE, "Give a number of bytes, such as 4m", units=True),
+    default=4 << 20,
+    show_default="4m",
+    metavar="N",
+    help="Most bytes of a request.",
+)
+@click.option(
+    "--cors",
+    multiple=True,
+    metavar="ORIGIN",
+    help="Let pages of this origin (https://example.org) use the server; may be given several times.",
+)
+@click.option(
+    "--grace",
+    type=Real(0, 86400, "Give 0 or more seconds"),
+    default=30,
+    show_default=True,
+    metavar="SECONDS",
+    help="Time that running requests have when the server is told to stop.",
+)
+@click.option(
     "--think",
     type=click.Choice(["off", "low", "high"]),
     default="off",
@@ -111,16 +138,22 @@ def serve(
     kv_budget: int | None,
     max_gap: float,
     api_key: str | None,
+    body_limit: int,
+    cors: Sequence[str],
+    grace: float,
     think: str,
     think_budget: int | None,
     sampling: SamplingOptions,
     engine: EngineOptions,
 ) -> None:
-    """Serve a model over HTTP, to OpenAI's clients and others."""
-    require_extra()
-    import uvicorn
+    """Serve a model over HTTP, to OpenAI's clients and others.
 
+    A signal (Ctrl-C, SIGTERM) ends the server once what runs is done, or after --grace; a second one at once.
+    """
+    require_extra()
     from hy3.serve.app import create_app
+    from hy3.serve.run import listen
+    from hy3.serve.run import serve as run
     from hy3.serve.service import Settings
 
     file = model_path(model)
@@ -138,24 +171,30 @@ def serve(
         sampling=sampling_settings(described.metadata, sampling),
         seed=sampling.seed,
         api_key=api_key,
+        body_limit=body_limit,
+        cors=cors,
     )
     if api_key is None and not is_loopback(host):
         say(f"warning: anyone who reaches {host} can use this server. Give --api-key, or leave out --host.")
-    service = open_service(str(file), settings, engine, kv_budget or 0, max_gap)
-    say(f"{settings.names[0]} at http://{host}:{port}")
-    uvicorn.run(create_app(service), host=host, port=port, log_level="warning")
+
+    def load() -> tuple["Engine", "FastAPI"]:
+        service = open_service(file, settings, engine, kv_budget or 0, max_gap)
+        return service.engine, create_app(service)
+
+    listening = listen(host, port)
+    shown = f"[{host}]" if ":" in host else host
+    say(f"{settings.names[0]} at http://{shown}:{listening.getsockname()[1]}")
+    asyncio.run(run(listening, load, lambda: say("ready"), grace))
 
 
 def open_service(
-    path: str, settings: "Settings", options: EngineOptions, kv_budget: int, max_gap: float
+    file: Path, settings: "Settings", options: EngineOptions, kv_budget: int, max_gap: float
 ) -> "Service":
-    from pathlib import Path
-
     import hy3core
     from hy3.serve.engine import Engine
     from hy3.serve.service import Service
 
-    model = load_model(Path(path), options)
+    model = load_model(file, options)
     mtp = DRAFTS_THAT_PAY if options.mtp is None else options.mtp
     drafts = mtp != 0 and model.config.n_mtp_layers > 0
     module: Any = hy3core
@@ -174,12 +213,19 @@ def open_service(
 
 
 def require_extra() -> None:
-    missing = [name for name in EXTRA if importlib.util.find_spec(name) is None]
+    missing = [name for name in EXTRA if not is_installed(name)]
     if missing:
         raise Hy3Error(
             f"The server needs {', '.join(missing)}, not installed here",
-            "Install them: pip install 'hy3[serve]'",
+            f"Install {'it' if len(missing) == 1 else 'them'}: pip install 'hy3[serve]'",
         )
+
+
+def is_installed(package: str) -> bool:
+    try:
+        return importlib.util.find_spec(package) is not None
+    except ValueError:  # hidden on purpose: None among sys.modules
+        return False
 
 
 def is_loopback(host: str) -> bool:

@@ -8,11 +8,15 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from starlette.exceptions import HTTPException
+from starlette.middleware.cors import CORSMiddleware
+from starlette.routing import Route
 
 import hy3
-from hy3.serve import chat, messages, page, responses
+from hy3.serve import chat, messages, page, responses, status
 from hy3.serve.engine import ClientGone
 from hy3.serve.errors import ApiError, bad_request, shape_for
+from hy3.serve.guard import Guard
+from hy3.serve.metrics import CountRequests
 from hy3.serve.service import Service
 
 CLIENT_CLOSED = 499  # nginx's status for a client that hung up; nobody reads it but the log
@@ -27,18 +31,23 @@ def create_app(service: Service) -> FastAPI:
         finally:
             service.engine.close()
 
-    app = FastAPI(title="hy3", version=hy3.__version__, lifespan=running)
-    for api in (chat, responses, messages):
+    # FastAPI's pages of documentation would fetch scripts from elsewhere.
+    app = FastAPI(title="hy3", version=hy3.__version__, lifespan=running, docs_url=None, redoc_url=None)
+    for api in (chat, responses, messages, status):
         app.include_router(api.router(service))
-    app.include_router(page.router())
-
-    @app.get("/health")
-    async def health() -> Response:
-        draining = service.engine.draining
-        status = "draining" if draining else "ok"
-        return JSONResponse({"status": status}, 503 if draining else 200)
-
+    page_routes = page.router()
+    app.include_router(page_routes)
     handle_errors(app)
+    # The last one added is the first to see a request.
+    public = {status.HEALTH, *(route.path for route in page_routes.routes if isinstance(route, Route))}
+    app.add_middleware(
+        Guard, api_key=service.settings.api_key, public=public, body_limit=service.settings.body_limit
+    )
+    app.add_middleware(CountRequests, metrics=service.metrics)
+    if service.settings.cors:
+        app.add_middleware(
+            CORSMiddleware, allow_origins=service.settings.cors, allow_methods=["*"], allow_headers=["*"]
+        )
     return app
 
 

@@ -1,4 +1,4 @@
-"""POST /v1/chat/completions and GET /v1/models."""
+"""POST /v1/chat/completions."""
 
 import secrets
 import time
@@ -32,21 +32,6 @@ def router(service: Service) -> APIRouter:
             return EventStream(generation, completion.chunks())
         async with generation:
             return JSONResponse(await completion.whole())
-
-    @routes.get("/v1/models")
-    async def models() -> dict[str, Any]:
-        created = int(service.started)
-        listed = [
-            {
-                "id": name,
-                "object": "model",
-                "created": created,
-                "owned_by": "hy3",
-                "max_model_len": service.settings.ctx,
-            }
-            for name in service.settings.names
-        ]
-        return {"object": "list", "data": listed}
 
     return routes
 

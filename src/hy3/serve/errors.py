@@ -28,7 +28,8 @@ class ApiError(Exception):
     ) -> None:
         super().__init__(message)
         self.status = status
-        self.message = message
+        # A client's words may be in it, and in JSON these can be halves of surrogate pairs.
+        self.message = message.encode("utf-8", "backslashreplace").decode()
         self.param = param
         self.code = code
         self.headers = dict(headers or {})

@@ -2,6 +2,7 @@
 
 import asyncio
 import secrets
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from starlette.types import Receive
 from hy3.serve.answer import Answer, Part
 from hy3.serve.engine import Event, Inbox
 from hy3.serve.errors import ApiError, bad_request
+from hy3.serve.metrics import Clock
 from hy3.serve.prompt import Job
 from hy3.serve.service import Service
 
@@ -28,10 +30,13 @@ class Usage:
 class Generation:
     """`start` it, iterate over it, `close` it. Choice i of n is drawn with Sampling.choice = i."""
 
-    def __init__(self, service: Service, inbox: Inbox, job: Job, watch: "asyncio.Task[None]") -> None:
+    def __init__(
+        self, service: Service, inbox: Inbox, job: Job, begun: float, watch: "asyncio.Task[None]"
+    ) -> None:
         self.job = job
         self.usage = Usage(prompt_tokens=len(job.ids))
         self.answers = [Answer(service.model.tokenizer, job.style) for _ in range(job.decoding.n)]
+        self._clocks = [Clock(begun) for _ in self.answers]
         self._service = service
         self._inbox = inbox
         self._watch = watch
@@ -41,11 +46,12 @@ class Generation:
         cls, service: Service, n: int, prepare: Callable[[], Job], receive: Receive
     ) -> "Generation":
         """`prepare` runs in a thread. What is wrong with the request is raised here, before any answer."""
+        begun = time.monotonic()
         inbox = service.engine.open(n)
         watch = asyncio.create_task(hang_up(receive, inbox))
         try:
             job = await asyncio.to_thread(prepare)
-            generation = cls(service, inbox, job, watch)
+            generation = cls(service, inbox, job, begun, watch)
             generation._submit()
         except BaseException:
             watch.cancel()
@@ -91,6 +97,8 @@ class Generation:
 
     def _read(self, choice: int, event: Event) -> list[Part]:
         answer = self.answers[choice]
+        if event.token is not None:
+            self._clocks[choice].token()
         ended = answer.ended
         parts = answer.push(event)
         if answer.ended and not ended and event.finish is None:
@@ -105,6 +113,7 @@ class Generation:
     def _count(self, choice: int, usage: Any) -> None:
         if choice == 0:  # the others share the prompt that it has read
             self.usage.cached_tokens = usage.get("cached_tokens", 0)
+        self._service.metrics.generated(self._clocks[choice])
         self.usage.completion_tokens += self.answers[choice].tokens
         self.usage.reasoning_tokens += self.answers[choice].reasoning_tokens
 

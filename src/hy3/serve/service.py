@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from hy3.chat.conversation import EFFORT
 from hy3.serve.engine import Engine
 from hy3.serve.errors import ApiError
+from hy3.serve.metrics import Metrics
 from hy3.serve.prompt import Prompter
 
 if TYPE_CHECKING:
@@ -29,7 +30,7 @@ class Settings:
     seed: int | None = None
     mtp: int = 0  # as Scheduler.submit takes it
     api_key: str | None = None
-    body_limit: int = 8 << 20  # bytes
+    body_limit: int = 4 << 20  # bytes
     cors: Sequence[str] = ()
 
 
@@ -38,6 +39,7 @@ class Service:
         self.model = model
         self.engine = engine
         self.settings = settings
+        self.metrics = Metrics(engine)
         self.started = time.time()
         self.prompter = Prompter(
             model, settings.ctx, settings.max_tokens, EFFORT[settings.think], settings.think_budget
