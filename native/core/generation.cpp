@@ -87,7 +87,8 @@ bool Generation::use_draft() {
 }
 
 void Generation::advance(AbortCheck& abort) {
-    if (draft_depth_ == 0 || left().size() > 1) {
+    // Drafts come after a token that was drawn. All of a prompt but its last token may be there already.
+    if (draft_depth_ == 0 || left().size() > 1 || generated().empty()) {
         while (!ready_) {
             const StepItem item = work(static_cast<int64_t>(text_.size()));
             step({&item, 1}, abort);

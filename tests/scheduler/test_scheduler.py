@@ -346,6 +346,17 @@ def test_drafts_change_nothing(drafting: hy3core.Model, sampling: dict[str, floa
     assert texts[0] == texts[1]
 
 
+def test_drafts_after_a_prompt_that_was_there_but_for_its_last_token(drafting: hy3core.Model) -> None:
+    scheduler = hy3core.Scheduler(drafting, ctx=512, mtp=True)
+    answers = Answers(scheduler)
+    prompt = make_tokens(CONFIG, 80, seed=92)
+    for _ in range(2):
+        number = answers.submit(prompt, max_tokens=30, mtp=3)
+        answers.finish()
+        assert answers.tokens[number] == alone(drafting, prompt, 30, {})
+    assert answers.ends[number].usage["cached_tokens"] == 79
+
+
 # --- what is refused
 
 
