@@ -46,10 +46,13 @@ def ask(server: Any, **fields: Any) -> Any:
 
 
 def said(message: Any) -> dict[str, Any]:
-    """All of a message but what no two answers share."""
+    """All of a message but what no two answers share; both kinds of input tokens in one."""
+    used = message.usage.to_dict()
+    used["input_tokens"] += used.pop("cache_read_input_tokens")
     return {
         **message.to_dict(),
         "id": "",
+        "usage": used,
         "content": [
             {**block.to_dict(), **({"id": ""} if block.type == "tool_use" else {})}
             for block in message.content
@@ -94,6 +97,14 @@ def test_text(server: Any) -> None:
     assert block.text == "Hello! How can I help you?"
     assert (message.role, message.stop_reason, message.stop_sequence) == ("assistant", "end_turn", None)
     assert message.usage.input_tokens > 5 and message.usage.output_tokens > 3
+
+
+def test_what_was_read_before_is_counted_as_cached(server: Any) -> None:
+    question = {"messages": "good morning", "system": "Be kind, and answer as if you had never met."}
+    first, second = (ask(server, **question).usage for _ in range(2))
+    tokens = first.input_tokens + first.cache_read_input_tokens
+    assert second.input_tokens + second.cache_read_input_tokens == tokens
+    assert second.cache_read_input_tokens > tokens // 2
 
 
 def test_thinking(server: Any) -> None:

@@ -36,7 +36,7 @@ CASES: dict[str, dict[str, Any]] = {
     "scores": {"input": "good morning", "include": ["message.output_text.logprobs"], "top_logprobs": 2},
 }
 # What differs from one answer to the same question to the next.
-OWN = ("id", "call_id", "created_at", "completed_at")
+OWN = ("id", "call_id", "created_at", "completed_at", "cached_tokens")
 
 
 def ask(server: Any, **fields: Any) -> Any:
@@ -117,6 +117,13 @@ def test_text(server: Any) -> None:
     assert usage.output_tokens_details.reasoning_tokens == 0
 
 
+def test_what_was_read_before_is_counted_as_cached(server: Any) -> None:
+    question = {"input": "good morning", "instructions": "Be kind, and answer as if it were the first time."}
+    first, second = (ask(server, **question).usage for _ in range(2))
+    assert second.input_tokens == first.input_tokens
+    assert second.input_tokens_details.cached_tokens > first.input_tokens // 2
+
+
 def test_reasoning_is_an_item_of_its_own(server: Any) -> None:
     response = ask(server, **CASES["reasoning"])
     reasoning, message = response.output
@@ -188,6 +195,43 @@ def test_items_are_the_conversation_of_chat_completions(server: Any) -> None:
     )
     assert response.usage.input_tokens == completion.usage.prompt_tokens
     assert response.output_text == completion.choices[0].message.content
+
+
+def test_namespaces_and_custom_tools_are_functions_to_the_model(server: Any) -> None:
+    """The same prompt, by the length of it, as with functions."""
+    result = {"type": "function_call_output", "call_id": "a", "output": "started"}
+    patched = {"type": "custom_tool_call_output", "call_id": "b", "output": "done"}
+    told = [
+        {"type": "namespace", "name": "mcp__clock__", "description": "", "tools": [TIMER]},
+        {"type": "custom", "name": "patch", "description": "Patch"},
+    ]
+    calls = [
+        {
+            "type": "function_call",
+            "call_id": "a",
+            "namespace": "mcp__clock__",
+            "name": "set_timer",
+            "arguments": "{}",
+        },
+        {"type": "custom_tool_call", "call_id": "b", "name": "patch", "input": "x"},
+    ]
+    parameters = {"type": "object", "properties": {"input": {"type": "string"}}, "required": ["input"]}
+    flat = [
+        {**TIMER, "name": "mcp__clock__set_timer"},
+        {"type": "function", "name": "patch", "description": "Patch", "parameters": parameters},
+    ]
+    flat_calls = [
+        {"type": "function_call", "call_id": "a", "name": "mcp__clock__set_timer", "arguments": "{}"},
+        {"type": "function_call", "call_id": "b", "name": "patch", "arguments": '{"input": "x"}'},
+    ]
+    question = {"role": "user", "content": "Please start a timer of 981 minutes."}
+    asked = ask(server, tools=told, input=[question, *calls, result, patched])
+    flatly = ask(
+        server, tools=flat, input=[question, *flat_calls, result, {**patched, "type": result["type"]}]
+    )
+    assert asked.usage.input_tokens == flatly.usage.input_tokens
+    assert anonymous(asked.to_dict()["output"]) == anonymous(flatly.to_dict()["output"])
+    assert [tool.type for tool in asked.tools] == ["namespace", "custom"]
 
 
 def test_a_response_goes_on_from_another(server: Any) -> None:
@@ -268,6 +312,10 @@ def test_calls_can_be_ruled_out(server: Any, choice: Any) -> None:
         ({"input": [{"type": "item_reference", "id": "msg_unknown"}]}, "input.0"),
         ({"input": "x", "tools": [{"type": "web_search"}]}, "tools.0.type"),
         ({"input": "x", "tools": [{"type": "function"}]}, "tools.0.name"),
+        (
+            {"input": "x", "tools": [{"type": "namespace", "name": "n", "tools": [{"type": "x"}]}]},
+            "tools.0.tools.0.type",
+        ),
         ({"input": "x", "tool_choice": "required"}, "tool_choice"),
         ({"input": "x", "tools": [TIMER], "tool_choice": {"type": "function", "name": "fly"}}, "tool_choice"),
         ({"input": "x", "tools": [TIMER], "tool_choice": {"type": "web_search"}}, "tool_choice.type"),

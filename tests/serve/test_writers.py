@@ -8,6 +8,7 @@ import pytest
 from hy3.serve import carrier
 from hy3.serve.answer import CallArguments, CallStart, Part, ReasoningDelta, TextDelta, TokenScore
 from hy3.serve.messages_writer import MessageWriter, usage
+from hy3.serve.responses_tools import Tool, Toolbox
 from hy3.serve.responses_writer import ResponseWriter
 
 PARTS: list[Part] = [
@@ -80,6 +81,57 @@ def test_responses() -> None:
         "output_item.done",
         "completed",
     ]
+
+
+def test_calls_are_told_in_the_words_of_the_request() -> None:
+    tools = [
+        {"type": "function", "name": "f"},
+        {
+            "type": "custom",
+            "name": "patch",
+            "format": {"type": "grammar", "syntax": "lark", "definition": "start: X"},
+        },
+        {
+            "type": "namespace",
+            "name": "mcp__a",
+            "tools": [{"type": "function", "name": name} for name in "gh"],
+        },
+        {"type": "namespace", "name": "mcp__b__", "tools": [{"type": "function", "name": "h"}]},
+    ]
+    toolbox = Toolbox([Tool.model_validate(tool) for tool in tools])
+    functions = [function["function"] for function in toolbox.functions]
+    assert [function["name"] for function in functions] == [
+        "f",
+        "patch",
+        "mcp__a__g",
+        "mcp__a__h",
+        "mcp__b__h",
+    ]
+    assert "start: X" in functions[1]["description"]
+    writer = ResponseWriter({"id": "r"}, lambda score: {}, toolbox.told)
+    arguments = '{"input": "*** Begin\\n\\u65e5"}'
+    called = {"f": "{}", "patch": arguments, "mcp__a__g": "{}", "mcp__b__h": "{}", "g": "{}", "h": "{}"}
+    parts: list[Part] = []
+    for index, (name, text) in enumerate(called.items()):
+        parts += [
+            CallStart(index, f"call_{index}", name),
+            CallArguments(index, text[:5]),
+            CallArguments(index, text[5:]),
+        ]
+    events = [event for part in parts for event in writer.write(part)] + writer.end("tool_calls", {})
+    calls = [(item["type"], item.get("namespace"), item["name"]) for item in writer.response["output"]]
+    assert calls == [
+        ("function_call", None, "f"),
+        ("custom_tool_call", None, "patch"),
+        ("function_call", "mcp__a", "g"),
+        ("function_call", "mcp__b__", "h"),
+        ("function_call", "mcp__a", "g"),  # the one there is
+        ("function_call", None, "h"),  # which of the two is not known
+    ]
+    text = "*** Begin\n日"
+    assert writer.response["output"][1]["input"] == text
+    of_input = [event for event in events if "custom_tool_call_input" in event["type"]]
+    assert [event.get("delta") or event.get("input") for event in of_input] == [text, text]
 
 
 def test_an_answer_of_nothing() -> None:

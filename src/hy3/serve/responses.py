@@ -14,6 +14,7 @@ from hy3.serve.errors import ApiError, bad_request
 from hy3.serve.generate import Generation, Usage
 from hy3.serve.responses_body import CARRIED_REASONING, Item, ResponsesBody, chat_request
 from hy3.serve.responses_store import Store
+from hy3.serve.responses_tools import Toolbox
 from hy3.serve.responses_writer import Event, ResponseWriter
 from hy3.serve.service import Service
 from hy3.serve.sse import EventStream, event
@@ -29,13 +30,15 @@ def router(service: Service) -> APIRouter:
     async def create_response(body: ResponsesBody, http: Request) -> Response:
         service.check_model(body.model)
         before, new = earlier_items(body, store), new_items(body, store)
-        request = chat_request(body, before, new, service)
+        toolbox = Toolbox(body.tools or ())
+        request = chat_request(body, toolbox, before, new, service)
         asked_for = outline(body, service)
         prepare = lambda: service.prompter.chat(request)  # noqa: E731
         generation = await Generation.start(service, 1, prepare, http.receive)
         writer = ResponseWriter(
             asked_for,
             lambda score: score_of(score, service.model.tokenizer),
+            toolbox.told,
             body.includes(CARRIED_REASONING),
         )
 

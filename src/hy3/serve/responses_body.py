@@ -7,7 +7,6 @@ from pydantic import Field
 
 from hy3.serve import carrier
 from hy3.serve.bodies import (
-    FUNCTION_NAME,
     LARGE,
     Body,
     ContentPart,
@@ -19,6 +18,7 @@ from hy3.serve.bodies import (
 )
 from hy3.serve.errors import bad_request
 from hy3.serve.prompt import ChatRequest, ResponseFormat, ToolChoice
+from hy3.serve.responses_tools import FREE_TEXT, Tool, Toolbox, function_name
 from hy3.serve.service import Service
 from hy3.serve.turns import Turns
 
@@ -35,27 +35,23 @@ class Item(Body):
     content: str | list[ContentPart] | None = None
     call_id: str | None = None
     name: str | None = None
+    namespace: str | None = None
     arguments: str | None = None
+    input: str | None = None
     output: str | list[ContentPart] | None = None
     encrypted_content: str | None = None
-
-
-class Tool(Body):
-    type: str
-    name: str | None = Field(None, pattern=FUNCTION_NAME)
-    description: str | None = None
-    parameters: dict[str, Any] | None = None
-    strict: bool | None = None
 
 
 class AllowedTool(Body):
     type: str
     name: str | None = None
+    namespace: str | None = None
 
 
 class Choice(Body):
     type: str
     name: str | None = None
+    namespace: str | None = None
     mode: Literal["auto", "required"] | None = None  # of allowed_tools
     tools: list[AllowedTool] | None = None
 
@@ -100,7 +96,7 @@ class ResponsesBody(SamplingBody):
 
 
 def chat_request(
-    body: ResponsesBody, before: Sequence[Item], new: Sequence[Item], service: Service
+    body: ResponsesBody, toolbox: Toolbox, before: Sequence[Item], new: Sequence[Item], service: Service
 ) -> ChatRequest:
     """`before`: the conversation that `new`, the body's input, goes on with."""
     refuse(body)
@@ -111,7 +107,7 @@ def chat_request(
         add(turns, item, "previous_response_id")
     for number, item in enumerate(new):
         add(turns, item, f"input.{number}")
-    tools, choice = choice_of(body, [tool_of(tool, f"tools.{i}") for i, tool in enumerate(body.tools or ())])
+    tools, choice = choice_of(body, toolbox.functions)
     reasoning = body.reasoning or Reasoning()
     kwargs = {}
     if reasoning.context in ("current_turn", "all_turns"):
@@ -152,17 +148,20 @@ def add(turns: Turns, item: Item, param: str) -> None:
             raise bad_request("A message has a role.", f"{param}.role")
     elif kind == "reasoning":
         turns.think(reasoning_of(item, param))
-    elif kind == "function_call":
+    elif kind in ("function_call", "custom_tool_call"):
         if not item.name:
-            raise bad_request("A function_call has a name.", f"{param}.name")
-        arguments = arguments_of(item.arguments, f"{param}.arguments")
-        turns.call(item.call_id or "", item.name, arguments)
-    elif kind == "function_call_output":
+            raise bad_request("A call has a name.", f"{param}.name")
+        name, arguments = function_name(item.name, item.namespace), item.arguments
+        if kind == "custom_tool_call":
+            turns.call(item.call_id or "", name, {FREE_TEXT: item.input or ""})
+        else:
+            turns.call(item.call_id or "", name, arguments_of(arguments, f"{param}.arguments"))
+    elif kind in ("function_call_output", "custom_tool_call_output"):
         turns.result(item.call_id or "", content_of(item.output, f"{param}.output"))
     else:
         raise bad_request(
-            f"There are no items of type {kind!r} here. There are message, reasoning, function_call, "
-            "function_call_output and item_reference.",
+            f"There are no items of type {kind!r} here. There are message, reasoning, function_call and "
+            "custom_tool_call, the outputs of these two, and item_reference.",
             f"{param}.type",
         )
 
@@ -180,19 +179,6 @@ def reasoning_of(item: Item, param: str) -> str:
     return carrier.unpack(item.encrypted_content or "")
 
 
-def tool_of(tool: Tool, param: str) -> dict[str, Any]:
-    if tool.type != "function":
-        raise bad_request(
-            f"There is no tool of type {tool.type!r} here. Describe it as one of type 'function', and run it "
-            "where the answer is read.",
-            f"{param}.type",
-        )
-    if tool.name is None:
-        raise bad_request("A function has a name.", f"{param}.name")
-    function = tool.model_dump(include={"name", "description", "parameters"}, exclude_none=True)
-    return {"type": "function", "function": function}
-
-
 def choice_of(
     body: ResponsesBody, tools: Sequence[Mapping[str, Any]]
 ) -> tuple[Sequence[Mapping[str, Any]], ToolChoice]:
@@ -200,10 +186,10 @@ def choice_of(
     several, choice = body.parallel_tool_calls is not False, body.tool_choice
     if not isinstance(choice, Choice):
         return tools, choose(tools, choice or "auto", several=several)
-    if choice.type == "function":
-        return tools, choose(tools, "named", choice.name or "", several)
+    if choice.type in ("function", "custom"):
+        return tools, choose(tools, "named", function_name(choice.name or "", choice.namespace), several)
     if choice.type == "allowed_tools":
-        names = {tool.name for tool in choice.tools or ()}
+        names = {function_name(tool.name or "", tool.namespace) for tool in choice.tools or ()}
         allowed = [tool for tool in tools if tool["function"]["name"] in names]
         return allowed, choose(allowed, choice.mode or "auto", several=several)
     raise bad_request(f"There is no choice of type {choice.type!r} here.", "tool_choice.type")

@@ -1,6 +1,7 @@
 """The parts of an answer as the events of OpenAI's Responses, and as the response that they make up."""
 
 import copy
+import json
 import secrets
 import time
 from collections.abc import Callable
@@ -8,6 +9,7 @@ from typing import Any
 
 from hy3.serve import carrier
 from hy3.serve.answer import CallArguments, CallStart, Part, ReasoningDelta, TextDelta, TokenScore
+from hy3.serve.responses_tools import Told, text_of_arguments
 
 Event = dict[str, Any]
 
@@ -17,19 +19,22 @@ CONTENT = {"reasoning": "reasoning_text", "message": "output_text"}
 
 class ResponseWriter:
     """`begin`, `write` each part, then `end` or `fail`. The events are what is streamed; `response` is the
-    answer in one. `spell` makes a token's score readable; `carries_reasoning`: see carrier.py."""
+    answer in one. `spell` makes a token's score readable; `told`: what a function is called in the request;
+    `carries_reasoning`: see carrier.py."""
 
     def __init__(
         self,
         response: dict[str, Any],
         spell: Callable[[TokenScore], dict[str, Any]],
+        told: Callable[[str], Told] = Told,
         carries_reasoning: bool = False,
     ) -> None:
         self.response = {**response, "status": "in_progress", "output": []}
-        self._spell = spell
+        self._spell, self._told = spell, told
         self._carries_reasoning = carries_reasoning
         self._events = 0
         self._open: dict[str, Any] | None = None  # the item under way, the last of the output
+        self._arguments = ""  # so far, of a call
         self._scores: list[dict[str, Any]] = []  # of tokens whose text is next
 
     def begin(self) -> list[Event]:
@@ -47,7 +52,9 @@ class ResponseWriter:
         if isinstance(part, CallStart):
             return [*self._close(), self._begin_call(part)]
         if isinstance(part, CallArguments):
-            self._item["arguments"] += part.fragment
+            self._arguments += part.fragment
+            if self._item["type"] == "custom_tool_call":  # its text is known when the JSON is complete
+                return []
             return [self._of_item("response.function_call_arguments.delta", delta=part.fragment)]
         self._scores.append(self._spell(part))
         return []
@@ -96,16 +103,16 @@ class ResponseWriter:
         return [added, part]
 
     def _begin_call(self, call: CallStart) -> Event:
-        return self._begin_item(
-            {
-                "type": "function_call",
-                "status": "in_progress",
-                "id": "fc_" + secrets.token_hex(12),
-                "call_id": call.id,
-                "name": call.name,
-                "arguments": "",
-            }
-        )
+        told = self._told(call.name)
+        item = {"status": "in_progress", "call_id": call.id, "name": told.name}
+        if told.namespace is not None:
+            item["namespace"] = told.namespace
+        if told.custom:
+            item.update(type="custom_tool_call", id="ctc_" + secrets.token_hex(12), input="")
+        else:
+            item.update(type="function_call", id="fc_" + secrets.token_hex(12), arguments="")
+        self._arguments = ""
+        return self._begin_item(item)
 
     def _begin_item(self, item: dict[str, Any]) -> Event:
         self._open = item
@@ -117,13 +124,19 @@ class ResponseWriter:
             return []
         item = self._item
         item["status"] = status
-        if item["type"] == "function_call":
-            arguments = item["arguments"]
-            done = [self._of_item("response.function_call_arguments.done", arguments=arguments)]
-        else:
-            done = self._close_text(item)
+        done = self._close_text(item) if item["type"] in CONTENT else self._close_call(item)
         self._open = None
         return [*done, self._event("response.output_item.done", output_index=self._index, item=item)]
+
+    def _close_call(self, item: dict[str, Any]) -> list[Event]:
+        if item["type"] == "function_call":
+            item["arguments"] = self._arguments
+            return [self._of_item("response.function_call_arguments.done", arguments=self._arguments)]
+        item["input"] = text = text_of_arguments(json.loads(self._arguments))
+        return [
+            self._of_item("response.custom_tool_call_input.delta", delta=text),
+            self._of_item("response.custom_tool_call_input.done", input=text),
+        ]
 
     def _close_text(self, item: dict[str, Any]) -> list[Event]:
         content = item["content"][0]
