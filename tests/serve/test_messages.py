@@ -248,7 +248,7 @@ def test_what_coding_agents_send_besides_is_no_error(server: Any) -> None:
 
 
 def test_pings_fill_the_silence(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("hy3.serve.sse.PING_SECONDS", 1e-4)
+    monkeypatch.setattr("hy3.serve.sse.PING_SECONDS", 0)
     body = {"max_tokens": 4, "stream": True, "messages": user({"type": "text", "text": "good morning"})}
     text = server.http().post("/v1/messages", json=body).text
     assert text.count('event: ping\ndata: {"type":"ping"}\n\n') > 1  # there is one in any case
