@@ -2,7 +2,7 @@
 
 import os
 import shutil
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -38,9 +38,11 @@ class Tabs:
         self._contexts: list[Any] = []
         self.problems: list[str] = []
 
-    def open(self, url: str, **options: Any) -> Any:
+    def open(self, url: str, script: str = "", **options: Any) -> Any:
+        """`script` runs before those of the page."""
         context = self._browser.new_context(**{"viewport": DESKTOP, **options})
         context.set_default_timeout(10_000)
+        context.add_init_script(script)
         self._contexts.append(context)
         return self.another(context, url)
 
@@ -78,3 +80,10 @@ def tabs(browser: Any) -> Iterator[Tabs]:
 @pytest.fixture
 def page(tabs: Tabs, scripted: ScriptedServer) -> Any:
     return tabs.open(scripted.url)
+
+
+@pytest.fixture
+def expect() -> Callable[..., Any]:
+    from playwright.sync_api import expect
+
+    return expect

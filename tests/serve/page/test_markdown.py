@@ -1,9 +1,11 @@
 """The page's Markdown, in Chromium: what it makes of a text, whole and in pieces, and of a hostile one."""
 
 import re
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
+from support.scripted_server import ScriptedServer, running
 
 pytestmark = pytest.mark.browser
 
@@ -75,14 +77,18 @@ def brief(html: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def render(browser: Any) -> Any:
-    from support.scripted_server import ScriptedServer, running
-
+def module_page(browser: Any) -> Iterator[Any]:
+    """A page whose modules the tests import; they leave nothing in it."""
     with running(ScriptedServer({})) as server:
         page = browser.new_page()
         page.goto(server.url)
-        yield lambda source, size=1 << 30: page.evaluate(RENDER, [source, size])
+        yield page
         page.close()
+
+
+@pytest.fixture
+def render(module_page: Any) -> Callable[..., str]:
+    return lambda source, size=1 << 30: module_page.evaluate(RENDER, [source, size])
 
 
 @pytest.mark.parametrize("source", CASES)
@@ -96,6 +102,36 @@ def test_a_stream_ends_as_the_whole_text_does(render: Any, size: int) -> None:
         assert render(source, size) == render(source), source
 
 
+COLOURS = """async ([source, language]) => {
+    const { highlight } = await import("/page/highlight.js");
+    const root = document.createElement("code");
+    root.append(...highlight(source, language));
+    const kinds = [...root.children].map((span) => [span.className, span.textContent]);
+    return [root.textContent, kinds];
+}"""
+
+
+@pytest.mark.parametrize(
+    ("language", "source", "colours"),
+    [
+        ("python", "if a == '#': # no", [("keyword", "if"), ("string", "'#'"), ("comment", "# no")]),
+        ("python", 'x = """a\n"b" 1"""', [("string", '"""a\n"b" 1"""')]),
+        ("js", "let u = `//${1}` // a", [("keyword", "let"), ("string", "`//${1}`"), ("comment", "// a")]),
+        ("c", "/* if\n*/ 0x1F 2.5e3", [("comment", "/* if\n*/"), ("number", "0x1F"), ("number", "2.5e3")]),
+        ("sh", "echo $# 'open", []),
+        ("c", "<b>/* open", [("comment", "/* open")]),
+        ("text", "if 1", []),
+        ("constructor", "if 1", []),
+    ],
+)
+def test_code_is_coloured(
+    module_page: Any, language: str, source: str, colours: list[tuple[str, str]]
+) -> None:
+    text, found = module_page.evaluate(COLOURS, [source, language])
+    assert text == source
+    assert [(kind.removeprefix("code-"), word) for kind, word in found] == colours
+
+
 HOSTILE = [
     "<script>alert(1)</script>",
     "<img src=x onerror=alert(1)>",
@@ -104,7 +140,7 @@ HOSTILE = [
     "[a](//evil.org) [b](/v1/models) [c](file:///etc/passwd)",
     '[a](https://x.org/"onmouseover="alert(1)) [b](https://x.org/ "t" onclick="alert(1)")',
     '<https://x.org/" onclick="alert(1)> <javascript:alert(1)> https://x.org/\'"><script>1</script>',
-    '```"><script>alert(1)</script>\n</code></pre><script>alert(1)</script>\n```',
+    '```js"><script>alert(1)</script>\n</code></pre><script>alert(1)</script>\n```',
     "| <script>1</script> | b |\n|---|---|\n| <img src=x onerror=1> | [x](javascript:1) |",
     '![x](javascript:alert(1)) ![x](https://x.org/x.png" onerror="alert(1))',
     "&lt;script&gt;alert(1)&lt;/script&gt; &#60;script&#62;1&#60;/script&#62; &#x110000; &#0;",
@@ -206,6 +242,6 @@ GROWS = """async ([head, body, tail]) => {
     ],
     ids=["paragraphs", "list", "code", "blocks"],
 )
-def test_only_the_end_is_drawn_again(page: Any, body: str, tail: str) -> None:
-    nodes, gone = page.evaluate(GROWS, ["Before.\n\n", body, tail])
+def test_only_the_end_is_drawn_again(module_page: Any, body: str, tail: str) -> None:
+    nodes, gone = module_page.evaluate(GROWS, ["Before.\n\n", body, tail])
     assert nodes > 5 and gone <= 4, (nodes, gone)

@@ -62,7 +62,7 @@ function show() {
 function showFrame() {
   const answering = generations.has(current.id);
   document.title = current.title ? `${current.title} · hy3` : "hy3";
-  byId("title").textContent = current.title;
+  byId("title").textContent = current.title || "New conversation";
   byId("welcome").hidden = current.messages.length > 0;
   byId("stop").hidden = !answering;
   byId("send").hidden = answering;
@@ -284,7 +284,7 @@ function typed(event) {
 
 function shortcut(event) {
   if (event.key === "Escape" && !document.querySelector("dialog[open]")) {
-    if (document.body.classList.contains("drawer")) sidebar.close();
+    if (event.target.closest?.("#sidebar")) sidebar.close();
     else stop();
   }
   if (event.key.toLowerCase() === "k" && (event.ctrlKey || event.metaKey)) {

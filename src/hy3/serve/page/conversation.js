@@ -139,11 +139,11 @@ function checkedMessage({ id, parent, role, content, created, reasoning, calls, 
   if (Array.isArray(calls)) {
     message.calls = calls.map((call) => ({ id: `${call?.id}`, name: `${call?.name}`, arguments: `${call?.arguments}` }));
   }
-  if (usage) message.usage = numbers(usage);
-  if (timing) message.timing = numbers(timing);
+  if (allNumbers(usage, ["prompt", "cached", "completion"])) message.usage = usage;
+  if (allNumbers(timing, ["first", "total"])) message.timing = timing;
   return message;
 }
 
-function numbers(given) {
-  return Object.fromEntries(Object.entries(given).filter(([, value]) => Number.isFinite(value)));
+function allNumbers(given, names) {
+  return names.every((name) => Number.isFinite(given?.[name]));
 }

@@ -5,6 +5,7 @@
 // break is a line break. HTML is text.
 
 import { h } from "./dom.js";
+import { highlight } from "./highlight.js";
 import { inline } from "./inline.js";
 
 const MAX_DEPTH = 12; // of quotes and lists within one another; what is deeper is one paragraph
@@ -143,9 +144,14 @@ function withInline(element, text) {
   return element;
 }
 
+function colour(code, text, language) {
+  code.replaceChildren();
+  for (const node of highlight(text, language)) code.append(node);
+}
+
 /** A code block, and within it the element its text goes to. */
-function codeBlock(language, text = "") {
-  const code = h("code", {}, text);
+function codeBlock(language) {
+  const code = h("code");
   const copy = h("button", { type: "button", textContent: "Copy", class: "quiet", data: { action: "copy-code" } });
   const caption = h("figcaption", {}, h("span", { textContent: language }), copy);
   const element = h("figure", { class: "code" }, caption, h("pre", { tabIndex: 0 }, code));
@@ -172,8 +178,11 @@ function elementOf(block) {
       return renderAll(h("blockquote"), block.blocks);
     case "table":
       return tableOf(block);
-    case "code":
-      return codeBlock(block.fence.language, block.text).element;
+    case "code": {
+      const { element, code } = codeBlock(block.fence.language);
+      colour(code, block.text, block.fence.language);
+      return element;
+    }
     default:
       return withInline(h("p"), block.text);
   }
@@ -199,7 +208,7 @@ export class MarkdownStream {
   #root;
   #pending = ""; // source that later text may give another meaning
   #shown = []; // the nodes that show it
-  #code = null; // the code block that is open: {fence, partial: the text node of its unfinished line}
+  #code = null; // the block that is open: {fence, code, partial: the text node of its unfinished line}
 
   constructor(root) {
     this.#root = root;
@@ -213,10 +222,9 @@ export class MarkdownStream {
 
   /** No more text comes. */
   finish() {
-    if (this.#code && !closes(this.#code.fence, this.#pending)) this.#code.partial.data = this.#pending;
+    if (this.#code) this.#closeCode(closes(this.#code.fence, this.#pending) ? "" : this.#pending);
     this.#shown = [];
     this.#pending = "";
-    this.#code = null;
   }
 
   #renderPending() {
@@ -244,7 +252,7 @@ export class MarkdownStream {
     if (block.type !== "code" || block.closed || lineEnd < 0) return false;
     const { element, code } = codeBlock(block.fence.language);
     this.#root.append(element);
-    this.#code = { fence: block.fence, partial: code.appendChild(document.createTextNode("")) };
+    this.#code = { fence: block.fence, code, partial: code.appendChild(document.createTextNode("")) };
     this.#pending = this.#pending.slice(lineEnd + 1);
     this.#growCode();
     return true;
@@ -264,7 +272,15 @@ export class MarkdownStream {
     const mark = this.#pending.trim();
     const mayClose = mark !== "" && mark === fence.marks[0].repeat(mark.length);
     partial.data = closed || mayClose ? "" : text(this.#pending);
-    if (closed) this.#code = null;
+    if (closed) this.#closeCode("");
     return closed;
+  }
+
+  /** Colours wait for the end: a string or comment may go on over lines. */
+  #closeCode(last) {
+    const { fence, code, partial } = this.#code;
+    partial.data = last;
+    colour(code, code.textContent, fence.language);
+    this.#code = null;
   }
 }

@@ -231,7 +231,7 @@ function speeds(message) {
   const rate = speed(message);
   if (usage) parts.push(`${usage.completion.toLocaleString()} tokens`);
   if (rate) parts.push(`${rate < 10 ? rate.toFixed(1) : Math.round(rate).toLocaleString()} tokens/s`);
-  if (timing) parts.push(`first after ${seconds(timing.first)}`);
+  if (timing) parts.push(`first after ${timing.first < 1000 ? `${Math.round(timing.first)} ms` : seconds(timing.first)}`);
   if (usage) {
     const cached = usage.cached ? `, ${usage.cached.toLocaleString()} cached` : "";
     parts.push(`prompt ${usage.prompt.toLocaleString()}${cached}`);

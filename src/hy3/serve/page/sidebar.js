@@ -30,6 +30,7 @@ export class Sidebar {
 
   open() {
     document.body.classList.add("drawer");
+    byId("close-sidebar").focus();
   }
 
   close() {

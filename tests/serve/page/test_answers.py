@@ -1,35 +1,15 @@
-"""The chat page in Chromium: writing, stopping, retrying, branching, keeping. The answers are scripts."""
+"""Answers on the chat page, in Chromium: read, stopped, retried, branched. What is answered is a script."""
 
 import re
-from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
+from support.chat_page import ask, send
 from support.scripted_server import ScriptedServer, call, running, text, thinking
 
 pytestmark = pytest.mark.browser
 
-PHONE = {"viewport": {"width": 390, "height": 844}, "is_mobile": True, "has_touch": True}
 WEATHER = {"type": "function", "function": {"name": "get_weather", "parameters": {"type": "object"}}}
-
-
-@pytest.fixture
-def expect() -> Callable[..., Any]:
-    from playwright.sync_api import expect
-
-    return expect
-
-
-def send(page: Any, message: str) -> None:
-    page.fill("#prompt", message)
-    page.press("#prompt", "Enter")
-
-
-def ask(page: Any, message: str) -> None:
-    """Sends, and waits for the answer's end."""
-    send(page, message)
-    page.locator(".assistant").last.locator("footer").wait_for()
 
 
 def ends_the_answer(page: Any, expect: Any) -> None:
@@ -50,14 +30,6 @@ def test_asks_and_shows_the_answer_with_its_speeds(page: Any, scripted: Scripted
     ask(page, "And now?")
     roles = [message["role"] for message in scripted.requests[1]["messages"]]
     assert roles == ["user", "assistant", "user"]
-
-
-def test_a_reload_finds_the_conversation(page: Any, expect: Any) -> None:
-    ask(page, "Remember this")
-    page.reload()
-    expect(page.locator(".bubble")).to_have_text("Remember this")
-    expect(page.locator(".assistant .markdown")).to_have_text("You said: Remember this")
-    expect(page.locator("#conversations a")).to_have_text("Remember this")
 
 
 def test_the_stream_grows_and_stops(page: Any, scripted: ScriptedServer, expect: Any) -> None:
@@ -227,130 +199,6 @@ def test_works_on_when_the_server_is_back(tabs: Any, expect: Any) -> None:
         expect(page.locator(".assistant .markdown").last).to_have_text("You said: Still there?")
 
 
-def test_the_list_searches_renames_and_deletes(page: Any, expect: Any) -> None:
-    for message in ("Apples and pears", "Rivers"):
-        page.click("#new")
-        ask(page, message)
-    listed = page.locator("#conversations a")
-    expect(listed).to_have_text(["Rivers", "Apples and pears"])
-    page.keyboard.press("Control+k")
-    page.keyboard.type("said: apples")
-    expect(listed).to_have_text(["Apples and pears"])
-    page.fill("#search", "")
-    page.locator("#conversations li").first.hover()
-    page.locator("[data-action=rename]").first.click()
-    page.fill("#conversations input", "Streams")
-    page.keyboard.press("Enter")
-    expect(page.locator("#title")).to_have_text("Streams")
-    page.locator("#conversations li").first.hover()
-    page.locator("[data-action=remove]").first.click()
-    expect(listed).to_have_text(["Apples and pears"])
-    expect(page.locator("#welcome")).to_be_visible()
-    page.click(".toast button")
-    expect(listed).to_have_text(["Streams", "Apples and pears"])
-    page.reload()
-    expect(listed).to_have_text(["Streams", "Apples and pears"])
-    listed.last.click()
-    expect(page.locator(".bubble")).to_have_text("Apples and pears")
-
-
-def test_conversations_move_by_file(
-    page: Any, tabs: Any, scripted: ScriptedServer, tmp_path: Path, expect: Any
-) -> None:
-    scripted.scripts["Think"] = thinking("Hm.") + text("**Done**")
-    ask(page, "Think")
-    with page.expect_download() as download:
-        page.click("#export")
-    file = tmp_path / "conversations.json"
-    download.value.save_as(file)
-    other = tabs.open(scripted.url)
-    other.set_input_files("#import-file", file)
-    other.click("#conversations a")
-    expect(other.locator(".assistant > .markdown strong")).to_have_text("Done")
-    expect(other.locator("summary")).to_contain_text("Thought")
-    orphan = file.read_text().replace('"parent": 1', '"parent": 7')
-    for broken, problem in {"[": "not JSON", "{}": "no conversations", orphan: "is not sound"}.items():
-        (tmp_path / "broken.json").write_text(broken)
-        other.set_input_files("#import-file", tmp_path / "broken.json")
-        expect(other.locator(".toast")).to_contain_text(problem)
-    expect(other.locator("#conversations a")).to_have_count(1)
-
-
-def test_settings_are_kept_and_sent(page: Any, scripted: ScriptedServer, expect: Any) -> None:
-    page.select_option("#effort", "high")
-    page.click("#open-settings")
-    for name, value in {
-        "system": "Be brief.",
-        "temperature": "0.5",
-        "topP": "0.9",
-        "maxTokens": "64",
-        "tools": "{}",
-    }.items():
-        page.fill(f"[name={name}]", value)
-    page.click("[value=save]")
-    expect(page.locator("#settings")).to_be_visible()  # the tools are no list
-    page.fill("[name=tools]", "")
-    page.click("[value=save]")
-    page.reload()
-    ask(page, "Hello")
-    request = scripted.requests[-1]
-    assert request["messages"][0] == {"role": "system", "content": "Be brief."}
-    wanted = {"reasoning_effort": "high", "temperature": 0.5, "top_p": 0.9, "max_tokens": 64}
-    assert {name: request.get(name) for name in wanted} == wanted
-    assert "tools" not in request
-
-
-def test_light_and_dark(tabs: Any, scripted: ScriptedServer) -> None:
-    def paper(page: Any) -> str:
-        return page.evaluate("getComputedStyle(document.body).backgroundColor")
-
-    light = tabs.open(scripted.url, color_scheme="light")
-    dark = tabs.open(scripted.url, color_scheme="dark")
-    assert paper(light) != paper(dark)
-    light.click("#theme")  # always light
-    light.click("#theme")  # always dark
-    light.reload()
-    assert paper(light) == paper(dark)
-
-
-def test_the_reader_may_scroll_up_meanwhile(page: Any, scripted: ScriptedServer, expect: Any) -> None:
-    scripted.scripts["Count"] = text("".join(f"{n}\n\n" for n in range(400)), size=8)
-    scripted.pause = 0.01
-    send(page, "Count")
-    end = page.locator("#to-end")
-    top = "document.getElementById('scroller').scrollTop"
-    expect(page.locator(".assistant p").nth(60)).to_be_attached()
-    assert page.evaluate(top) > 500  # it follows
-    page.hover(".assistant")
-    page.mouse.wheel(0, -400)
-    expect(end).to_be_visible()
-    before = page.evaluate(top)
-    expect(page.locator(".assistant p").nth(150)).to_be_attached()
-    assert page.evaluate(top) == before
-    end.click()
-    expect(end).to_be_hidden()
-    expect(page.locator(".assistant p").nth(250)).to_be_attached()
-    assert page.evaluate(top) > before + 1000
-    page.keyboard.press("Escape")
-    ends_the_answer(page, expect)
-
-
-def test_the_keyboard(page: Any, scripted: ScriptedServer, expect: Any) -> None:
-    page.locator("#prompt").focus()
-    page.keyboard.type("one")
-    page.keyboard.press("Shift+Enter")
-    page.keyboard.type("two")
-    page.keyboard.press("Enter")
-    page.locator(".assistant footer").wait_for()
-    assert scripted.requests[0]["messages"][0]["content"] == "one\ntwo"
-    expect(page.locator("#prompt")).to_be_focused()
-    # Enter that ends the composition of a character sends nothing.
-    page.fill("#prompt", "ni")
-    page.dispatch_event("#prompt", "keydown", {"key": "Enter", "isComposing": True})
-    expect(page.locator("#prompt")).to_have_value("ni")
-    assert len(scripted.requests) == 1
-
-
 def test_code_is_copied(page: Any, scripted: ScriptedServer, expect: Any) -> None:
     page.context.grant_permissions(["clipboard-read", "clipboard-write"])
     scripted.scripts["Code"] = text("```py\nif a < b:\n    pass\n```\n")
@@ -373,30 +221,3 @@ def test_two_conversations_are_answered_at_a_time(page: Any, scripted: ScriptedS
     expect(page.locator("#stop")).to_be_visible()
     ends_the_answer(page, expect)
     expect(page.locator(".assistant .markdown")).to_have_text("slowly " * 39 + "slowly")
-
-
-def test_another_tab_learns_of_changes(page: Any, tabs: Any, scripted: ScriptedServer, expect: Any) -> None:
-    other = tabs.another(page.context, scripted.url)
-    ask(page, "From the first")
-    other.click("#conversations a")
-    ask(page, "More")
-    expect(other.locator(".assistant .markdown")).to_have_text(["You said: From the first", "You said: More"])
-
-
-def test_a_phone_has_a_drawer(tabs: Any, scripted: ScriptedServer, expect: Any) -> None:
-    scripted.scripts["Wide"] = text(
-        "```\n" + "wide " * 80 + "\n```\n\n|" + " column |" * 12 + "\n" + "|---" * 12 + "|\n\n" + "w" * 300
-    )
-    page = tabs.open(scripted.url, **PHONE)
-    page.fill("#prompt", "Wide")
-    page.press("#prompt", "Enter")  # a new line: on a phone the button sends
-    assert scripted.requests == []
-    page.tap("#send")
-    page.locator(".assistant footer").wait_for()
-    assert page.evaluate("document.documentElement.scrollWidth") == 390
-    assert page.evaluate("document.getElementById('scroller').scrollWidth <= 390")
-    expect(page.locator("#sidebar")).to_be_hidden()
-    page.tap("#open-sidebar")
-    page.tap("#conversations a")
-    expect(page.locator("#sidebar")).to_be_hidden()
-    expect(page.locator(".bubble")).to_be_visible()
