@@ -72,24 +72,14 @@ struct QuantizedProduct {
         const float* float_sum = float_sums(x, row) + column / group;
         F acc = load(tile);
         for (int first = 0; first < columns; first += 64) {
-            const I activations = load_bytes(q + first);
-            I quads[4];
-            for (int i = 0; i < 4; i++) {
-                const uint8_t* weights = s.rows + 4 * i * Panel::stride + first;
-                I dots[4];
-                for (int r = 0; r < 4; r++)
-                    dots[r] = dot4<wide>(iset1(0), load_bytes(weights + r * Panel::stride), activations);
-                quads[i] = sum_quarters(dots[0], dots[1], dots[2], dots[3]);
-            }
-            I by16[4];  // sums of 16 columns each
-            gather_quarters(quads[0], quads[1], quads[2], quads[3], by16);
+            I dots[64 / group];
+            Tile::template dot_rows<group, wide>(s.rows + first, Panel::stride, q + first, dots);
             for (int part = 0; part < 64 / group; part++) {
                 const int g = first / group + part;
                 if (first + part * group >= columns) break;
-                const I dots =
-                    group == 16 ? by16[part] : iadd(by16[(2 * part) & 3], by16[(2 * part + 1) & 3]);
                 const I correction = iset1(-offset * sum[g]);
-                acc = accumulate(acc, iadd(dots, correction), g, s, scale[g * group / 32], float_sum[g]);
+                acc =
+                    accumulate(acc, iadd(dots[part], correction), g, s, scale[g * group / 32], float_sum[g]);
             }
         }
         store(tile, acc);
