@@ -257,6 +257,17 @@ def test_pings_fill_the_silence(server: Any, monkeypatch: pytest.MonkeyPatch) ->
     assert ": ping" in lines and lines[-2] == "data: [DONE]"
 
 
+@pytest.mark.parametrize("header", ["x-api-key", "authorization"])
+def test_the_key_may_come_in_either_header(server_with: Any, header: str) -> None:
+    client = server_with(api_key="secret").http()
+    body = {"model": "hy3-tiny", "max_tokens": 2, "messages": [{"role": "user", "content": "x"}]}
+    prefix = "Bearer " if header == "authorization" else ""
+    assert client.post("/v1/messages", json=body, headers={header: prefix + "secret"}).status_code == 200
+    answer = client.post("/v1/messages", json=body, headers={header: prefix + "wrong"})
+    assert answer.status_code == 401
+    assert answer.json()["type"] == "error" and answer.json()["error"]["type"] == "authentication_error"
+
+
 IMAGE = {"type": "image", "source": {"type": "url", "url": "http://x"}}
 
 

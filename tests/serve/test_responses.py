@@ -111,6 +111,7 @@ def test_text(server: Any) -> None:
     response = ask(server, input="good morning", instructions="Be kind.", metadata={"a": "b"})
     assert response.output_text == "Hello! How can I help you?"
     assert response.status == "completed" and response.error is None and response.incomplete_details is None
+    assert response.temperature == 0 and response.top_p == 1
     assert response.metadata == {"a": "b"} and response.instructions == "Be kind."
     usage = response.usage
     assert usage.total_tokens == usage.input_tokens + usage.output_tokens and usage.output_tokens > 3

@@ -19,7 +19,7 @@ from hy3.serve.responses_writer import Event, ResponseWriter
 from hy3.serve.service import Service
 from hy3.serve.sse import EventStream, event
 
-DEFAULT_SAMPLING = {"temperature": 1.0, "top_p": 1.0}  # as far as responses name it
+DEFAULT_SAMPLING = {"temperature": 0.0, "top_p": 1.0}  # hy3core's, as far as responses name it
 
 
 def router(service: Service) -> APIRouter:

@@ -1,0 +1,33 @@
+"""The examples of docs/server.md: they run, and print what is printed below them."""
+
+import contextlib
+import io
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+PAGE = Path(__file__).parents[2] / "docs/server.md"
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+SECTIONS = {
+    section.partition("\n")[0]: section
+    for section in re.split(r"^## ", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]
+    if "```python" in section
+}
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_the_examples_of_a_section(server: Any, name: str) -> None:
+    """One after the other: a later one may use what an earlier one defines."""
+    names: dict[str, Any] = {}
+    printed = ""
+    for language, text in BLOCK.findall(SECTIONS[name]):
+        if language == "python":
+            output = io.StringIO()
+            with contextlib.redirect_stdout(output):
+                exec(text.replace("http://127.0.0.1:8000", server.url), names)
+            printed = output.getvalue()
+            assert printed
+        elif language == "text":
+            assert printed == text
