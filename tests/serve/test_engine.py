@@ -104,6 +104,22 @@ def test_events_come_in_order_and_apart() -> None:
     run(body)
 
 
+def test_an_answer_that_nobody_reads_takes_no_place() -> None:
+    async def body(engine: Engine, scheduler: Scripted) -> None:
+        stalled = [engine.open(2) for _ in range(2)]
+        for inbox in stalled:
+            inbox.submit(0, [1], max_tokens=3)
+            inbox.submit(1, [1], max_tokens=3)
+        await asyncio.gather(*(read_all(inbox, 2) for inbox in stalled))
+        assert engine.live == 0
+        engine.open(4).close()
+        for inbox in stalled:
+            inbox.close()
+        assert engine.live == 0
+
+    run(body, slots=2, queue=2)
+
+
 def test_a_step_is_one_call_into_the_event_loop(monkeypatch: pytest.MonkeyPatch) -> None:
     async def body(engine: Engine, scheduler: Scripted) -> None:
         loop, calls = asyncio.get_running_loop(), []

@@ -115,6 +115,7 @@ class Inbox:
             return
         if event.finish is not None:
             del self._keys[event.request]
+            self.places -= 1  # whether or not the client reads the rest of its answer
         self._arrived.append((key, event))
         self._news.set()
 

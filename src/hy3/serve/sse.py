@@ -20,6 +20,8 @@ def event(data: Any, name: str | None = None) -> bytes:
 
 PING = b": ping\n\n"  # a comment, which clients skip
 PING_SECONDS = 10.0
+# A client that takes nothing for so long, while megabytes wait for it in the buffers on the way, is gone.
+STALLED_SECONDS = 120.0
 
 
 class EventStream(Response):
@@ -37,16 +39,24 @@ class EventStream(Response):
             await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
             try:
                 async for data in self._events:
-                    await send({"type": "http.response.body", "body": data, "more_body": True})
+                    await put(send, data)
             except ApiError as error:
                 shape = shape_for(scope["path"], error)
-                name = "error" if shape.get("type") == "error" else None
-                await send({"type": "http.response.body", "body": event(shape, name), "more_body": True})
-            except ClientGone:
-                return
-            await send({"type": "http.response.body", "body": b"", "more_body": False})
+                await put(send, event(shape, "error" if shape.get("type") == "error" else None))
+            await put(send, b"", more=False)
+        except ClientGone:
+            return
         finally:
             await self._generation.close()
+
+
+async def put(send: Send, data: bytes, more: bool = True) -> None:
+    """Sends, as soon as there is room for it; ClientGone if there is none for long."""
+    sending = send({"type": "http.response.body", "body": data, "more_body": more})
+    try:
+        await asyncio.wait_for(sending, STALLED_SECONDS)
+    except asyncio.TimeoutError:
+        raise ClientGone from None
 
 
 async def with_pings(events: AsyncIterator[bytes], ping: bytes) -> AsyncIterator[bytes]:
