@@ -56,12 +56,16 @@ Part = ReasoningDelta | TextDelta | CallStart | CallArguments | TokenScore
 @dataclass(frozen=True)
 class Style:
     """How the tokens of a request are to be read. `tools`: the parameters' schema of each function; None:
-    what looks like a call is text. `one_call`: the answer ends with its first call."""
+    what looks like a call is text. `one_call`: the answer ends with its first call. `plain`: think tags are
+    text as well. `ends`: tokens that end the answer here, where the scheduler was told of none, so that they
+    have a score."""
 
     thinking: bool = False  # the prompt ends inside a think block
     stops: Sequence[str] = ()
     tools: Mapping[str, Mapping[str, Any]] | None = None
     one_call: bool = False
+    plain: bool = False
+    ends: Sequence[int] = ()
 
 
 class Answer:
@@ -73,7 +77,8 @@ class Answer:
         self.tokens = 0
         self.reasoning_tokens = 0
         self._decoder = tokenizer.stream_decoder(special=True)
-        self._think = ThinkSplitter(think_tags(tokenizer), style.thinking)
+        self._ends = style.ends
+        self._think = ThinkSplitter(() if style.plain else think_tags(tokenizer), style.thinking)
         self._stop = StopFilter(style.stops)
         self._parser = None if style.tools is None else tool_calls.ToolCallParser(style.tools)
         self._one_call = style.one_call
@@ -91,6 +96,8 @@ class Answer:
         if event.token is None or self.ended:
             return []
         self.tokens += 1
+        if event.token in self._ends:
+            return self._end(event)
         thought = self._think.thinking
         before = self._answered
         chunks = self._think.push(self._decoder.push(event.token))
@@ -113,6 +120,15 @@ class Answer:
         else:
             self.finish_reason = "stop" if self.ended else reason
         return self._scored(parts, all_of_them=not self.ended)
+
+    def _end(self, event: Event) -> list[Part]:
+        """An end token: it has a score but no text."""
+        assert event.token is not None
+        parts = self._scored(self._parts(self._think.finish()) + self._read(self._stop.finish()), True)
+        self.ended = True
+        if event.logprob is not None:
+            parts.append(TokenScore(event.token, event.logprob, event.top or ()))
+        return parts
 
     def _parts(self, chunks: Sequence[Chunk]) -> list[Part]:
         parts: list[Part] = []

@@ -12,7 +12,7 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.routing import Route
 
 import hy3
-from hy3.serve import chat, messages, page, responses, status
+from hy3.serve import chat, completions, messages, page, responses, status, tokens
 from hy3.serve.engine import ClientGone
 from hy3.serve.errors import ApiError, bad_request, shape_for
 from hy3.serve.guard import Guard
@@ -33,7 +33,7 @@ def create_app(service: Service) -> FastAPI:
 
     # FastAPI's pages of documentation would fetch scripts from elsewhere.
     app = FastAPI(title="hy3", version=hy3.__version__, lifespan=running, docs_url=None, redoc_url=None)
-    for api in (chat, responses, messages, status):
+    for api in (chat, completions, responses, messages, tokens, status):
         app.include_router(api.router(service))
     page_routes = page.router()
     app.include_router(page_routes)

@@ -25,7 +25,7 @@ def router(service: Service) -> APIRouter:
     async def chat_completions(body: ChatBody, http: Request) -> Response:
         service.check_model(body.model)
         request = chat_request(body, service)
-        prepare = lambda: service.prompter.chat(request)  # noqa: E731
+        prepare = lambda: [service.prompter.chat(request)]  # noqa: E731
         generation = await Generation.start(service, request.decoding.n, prepare, http.receive)
         completion = Completion(service, generation, body.wants_usage)
         if body.stream:
@@ -43,7 +43,7 @@ class Completion:
         self._tokenizer = service.model.tokenizer
         self._generation = generation
         self._wants_usage = wants_usage
-        self._scored = generation.job.decoding.top_logprobs is not None
+        self._scored = generation.jobs[0].decoding.top_logprobs is not None
         self._head = {
             "id": "chatcmpl-" + secrets.token_hex(12),
             "created": int(time.time()),

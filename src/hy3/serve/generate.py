@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
@@ -18,6 +18,8 @@ from hy3.serve.metrics import Clock
 from hy3.serve.prompt import Job
 from hy3.serve.service import Service
 
+Scores = tuple[float, Sequence[tuple[int, float]]]  # of a token, and of the likeliest in its place
+
 
 @dataclass
 class Usage:
@@ -28,14 +30,18 @@ class Usage:
 
 
 class Generation:
-    """`start` it, iterate over it, `close` it. Choice i of n is drawn with Sampling.choice = i."""
+    """`start` it, iterate over it, `close` it. Choice i of n is drawn with Sampling.choice = i; those of
+    several jobs are counted on."""
 
     def __init__(
-        self, service: Service, inbox: Inbox, job: Job, begun: float, watch: "asyncio.Task[None]"
+        self, service: Service, inbox: Inbox, jobs: Sequence[Job], begun: float, watch: "asyncio.Task[None]"
     ) -> None:
-        self.job = job
-        self.usage = Usage(prompt_tokens=len(job.ids))
-        self.answers = [Answer(service.model.tokenizer, job.style) for _ in range(job.decoding.n)]
+        self.jobs = jobs
+        self.usage = Usage(prompt_tokens=sum(len(job.ids) for job in jobs))
+        self.answers = [
+            Answer(service.model.tokenizer, job.style) for job in jobs for _ in range(job.decoding.n)
+        ]
+        self.prompt_scores: dict[int, Sequence[Scores | None]] = {}  # by choice, if asked for, in the end
         self._clocks = [Clock(begun) for _ in self.answers]
         self._service = service
         self._inbox = inbox
@@ -43,15 +49,15 @@ class Generation:
 
     @classmethod
     async def start(
-        cls, service: Service, n: int, prepare: Callable[[], Job], receive: Receive
+        cls, service: Service, answers: int, prepare: Callable[[], Sequence[Job]], receive: Receive
     ) -> "Generation":
         """`prepare` runs in a thread. What is wrong with the request is raised here, before any answer."""
         begun = time.monotonic()
-        inbox = service.engine.open(n)
+        inbox = service.engine.open(answers)
         watch = asyncio.create_task(hang_up(receive, inbox))
         try:
-            job = await asyncio.to_thread(prepare)
-            generation = cls(service, inbox, job, begun, watch)
+            jobs = await asyncio.to_thread(prepare)
+            generation = cls(service, inbox, jobs, begun, watch)
             generation._submit()
         except BaseException:
             watch.cancel()
@@ -60,29 +66,35 @@ class Generation:
         return generation
 
     def _submit(self) -> None:
+        for number, job in enumerate(self.jobs):
+            seed = self._service.settings.seed if job.decoding.seed is None else job.decoding.seed
+            if seed is None:
+                seed = secrets.randbits(64)
+            for choice in range(job.decoding.n):
+                self._submit_one(number * job.decoding.n + choice, job, seed, choice)
+
+    def _submit_one(self, key: int, job: Job, seed: int, choice: int) -> None:
         import hy3core
 
-        decoding, settings = self.job.decoding, self._service.settings
-        seed = settings.seed if decoding.seed is None else decoding.seed
-        if seed is None:
-            seed = secrets.randbits(64)
-        for choice in range(decoding.n):
-            sampling = {**settings.sampling, **decoding.sampling}
-            try:
-                self._inbox.submit(
-                    choice,
-                    self.job.ids,
-                    max_tokens=self.job.max_tokens,
-                    sampling=hy3core.Sampling(**sampling, seed=seed, choice=choice),  # type: ignore[arg-type]
-                    logit_bias=dict(decoding.logit_bias) or None,
-                    presence_penalty=decoding.presence_penalty,
-                    frequency_penalty=decoding.frequency_penalty,
-                    top_logprobs=decoding.top_logprobs,
-                    mask=self.job.new_mask and self.job.new_mask(),
-                    mtp=settings.mtp,
-                )
-            except (hy3core.InvalidArgumentError, hy3core.ContextFullError) as error:
-                raise bad_request(str(error)) from None
+        decoding, settings = job.decoding, self._service.settings
+        sampling = {**settings.sampling, **decoding.sampling}
+        try:
+            self._inbox.submit(
+                key,
+                job.ids,
+                max_tokens=job.max_tokens,
+                sampling=hy3core.Sampling(**sampling, seed=seed, choice=choice),  # type: ignore[arg-type]
+                stop_ids=() if job.style.ends else None,
+                logit_bias=dict(decoding.logit_bias) or None,
+                presence_penalty=decoding.presence_penalty,
+                frequency_penalty=decoding.frequency_penalty,
+                top_logprobs=decoding.top_logprobs,
+                prompt_logprobs=decoding.prompt_logprobs,
+                mask=job.new_mask and job.new_mask(),
+                mtp=settings.mtp,
+            )
+        except (hy3core.InvalidArgumentError, hy3core.ContextFullError) as error:
+            raise bad_request(str(error)) from None
 
     async def __aiter__(self) -> AsyncIterator[tuple[int, list[Part]]]:
         """(choice, parts) as they come; the parts may be empty. ClientGone if nobody waits any more."""
@@ -111,8 +123,10 @@ class Generation:
         return parts + answer.finish(event.finish)
 
     def _count(self, choice: int, usage: Any) -> None:
-        if choice == 0:  # the others share the prompt that it has read
-            self.usage.cached_tokens = usage.get("cached_tokens", 0)
+        if choice % self.jobs[0].decoding.n == 0:  # the others share the prompt that it has read
+            self.usage.cached_tokens += usage.get("cached_tokens", 0)
+        if scores := usage.get("prompt_logprobs"):
+            self.prompt_scores[choice] = scores
         self._service.metrics.generated(self._clocks[choice])
         self.usage.completion_tokens += self.answers[choice].tokens
         self.usage.reasoning_tokens += self.answers[choice].reasoning_tokens

@@ -22,7 +22,7 @@ def router(service: Service) -> APIRouter:
     async def create_message(body: MessagesBody, http: Request) -> Response:
         service.check_model(body.model)
         request = chat_request(body, body.own_decoding(service))
-        prepare = lambda: service.prompter.chat(request)  # noqa: E731
+        prepare = lambda: [service.prompter.chat(request)]  # noqa: E731
         generation = await Generation.start(service, 1, prepare, http.receive)
         run = Run(generation, service.name, body.max_tokens)
         if body.stream:
@@ -34,7 +34,7 @@ def router(service: Service) -> APIRouter:
     async def count_tokens(body: PromptBody) -> dict[str, Any]:
         service.check_model(body.model)
         request = chat_request(body, Decoding())
-        return {"input_tokens": await asyncio.to_thread(service.prompter.count, request)}
+        return {"input_tokens": len(await asyncio.to_thread(service.prompter.prompt, request))}
 
     return routes
 
@@ -73,6 +73,6 @@ class Run:
         if answer.finish_reason == "tool_calls":
             return "tool_use"
         if answer.finish_reason == "length":
-            cut = self._generation.job.max_tokens < self._max_tokens
+            cut = self._generation.jobs[0].max_tokens < self._max_tokens
             return "model_context_window_exceeded" if cut else "max_tokens"
         return "end_turn" if answer.stop_string is None else "stop_sequence"

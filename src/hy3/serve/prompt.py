@@ -40,6 +40,7 @@ class Decoding:
     sampling: Mapping[str, float] = field(default_factory=dict)  # arguments of hy3core.Sampling
     seed: int | None = None
     top_logprobs: int | None = None
+    prompt_logprobs: int | None = None
     logit_bias: Mapping[int, float] = field(default_factory=dict)
     presence_penalty: float = 0.0
     frequency_penalty: float = 0.0
@@ -130,18 +131,19 @@ class Prompter:
             self._new_mask(request, thinking),
         )
 
-    def count(self, request: ChatRequest) -> int:
+    def prompt(self, request: ChatRequest) -> list[int]:
         """Tokens of the prompt, which may be more than there is room for."""
-        return len(self.tokenize(self._render(request)))
+        return self.tokenize(self._render(request))
 
-    def tokenize(self, text: str) -> list[int]:
+    def tokenize(self, text: str, special: bool = True) -> list[int]:
+        """special: with what the model's texts begin with, if the file wants it added."""
         tokenizer = self._model.tokenizer
-        return with_bos(tokenizer.encode(text, special=True), tokenizer, self._add_bos)
+        return with_bos(tokenizer.encode(text, special=True), tokenizer, special and self._add_bos)
 
     def room(self, ids: Sequence[int], max_tokens: int | None, param: str) -> int:
         """Tokens that the answer may have."""
         room = self.ctx - len(ids)
-        if room < 1:
+        if room < (0 if max_tokens == 0 else 1):
             raise PromptTooLong(len(ids), self.ctx, param)
         most = self._max_tokens if max_tokens is None else max_tokens
         return room if most is None else min(room, most)

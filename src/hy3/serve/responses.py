@@ -33,7 +33,7 @@ def router(service: Service) -> APIRouter:
         toolbox = Toolbox(body.tools or ())
         request = chat_request(body, toolbox, before, new, service)
         asked_for = outline(body, service)
-        prepare = lambda: service.prompter.chat(request)  # noqa: E731
+        prepare = lambda: [service.prompter.chat(request)]  # noqa: E731
         generation = await Generation.start(service, 1, prepare, http.receive)
         writer = ResponseWriter(
             asked_for,
