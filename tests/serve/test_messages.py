@@ -1,5 +1,6 @@
 """Anthropic's POST /v1/messages and /v1/messages/count_tokens, by the official client."""
 
+import json
 import re
 from typing import Any
 
@@ -20,6 +21,12 @@ WEATHER = {
     "input_schema": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
 }
 SUM = "31+75+49 = ?"
+SCHEMA = {
+    "type": "object",
+    "properties": {"n": {"enum": [5, 7]}},
+    "required": ["n"],
+    "additionalProperties": False,
+}
 THINKING = {"type": "enabled", "budget_tokens": 64}
 CALL: dict[str, Any] = {"messages": "Please start a timer of 981 minutes.", "tools": [TIMER, WEATHER]}
 CASES: dict[str, dict[str, Any]] = {
@@ -29,6 +36,17 @@ CASES: dict[str, dict[str, Any]] = {
     "cut off": {"messages": "good morning", "max_tokens": 2},
     "cut off in thinking": {"messages": SUM, "thinking": THINKING, "max_tokens": 3},
     "cut off in a call": {**CALL, "max_tokens": 12},
+    "a schema": {
+        "messages": "good morning",
+        "max_tokens": 400,
+        "output_config": {"format": {"type": "json_schema", "schema": SCHEMA}},
+    },
+    "any call": {"messages": "good morning", "tools": [TIMER, WEATHER], "tool_choice": {"type": "any"}},
+    "a call that was asked for": {
+        "messages": "good morning",
+        "tools": [TIMER, WEATHER],
+        "tool_choice": {"type": "tool", "name": "get_weather"},
+    },
     "stopped": {"messages": "good morning", "stop_sequences": ["never", " How can"]},
 }
 
@@ -97,6 +115,15 @@ def test_text(server: Any) -> None:
     assert block.text == "Hello! How can I help you?"
     assert (message.role, message.stop_reason, message.stop_sequence) == ("assistant", "end_turn", None)
     assert message.usage.input_tokens > 5 and message.usage.output_tokens > 3
+
+
+def test_a_schema_and_a_choice_of_tool_are_kept_to(server: Any) -> None:
+    assert json.loads(ask(server, **CASES["a schema"]).content[0].text)["n"] in (5, 7)
+    message = ask(server, **CASES["a call that was asked for"])
+    (call,) = message.content
+    assert call.name == "get_weather" and list(call.input) == ["city"]
+    assert message.stop_reason == "tool_use"
+    assert all(block.type == "tool_use" for block in ask(server, **CASES["any call"]).content)
 
 
 def test_what_was_read_before_is_counted_as_cached(server: Any) -> None:

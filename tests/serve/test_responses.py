@@ -22,6 +22,12 @@ WEATHER = {
     "parameters": {"type": "object", "properties": {"city": {"type": "string"}}, "required": ["city"]},
 }
 SUM = "31+75+49 = ?"
+SCHEMA = {
+    "type": "object",
+    "properties": {"n": {"enum": [5, 7]}},
+    "required": ["n"],
+    "additionalProperties": False,
+}
 CASES: dict[str, dict[str, Any]] = {
     "text": {"input": "good morning"},
     "reasoning": {"input": SUM, "reasoning": {"effort": "low"}},
@@ -32,6 +38,15 @@ CASES: dict[str, dict[str, Any]] = {
         "input": "Please start a timer of 981 minutes.",
         "tools": [TIMER, WEATHER],
         "max_output_tokens": 12,
+    },
+    "a schema": {
+        "input": "good morning",
+        "text": {"format": {"type": "json_schema", "name": "n", "schema": SCHEMA, "strict": True}},
+    },
+    "a call that was asked for": {
+        "input": "good morning",
+        "tools": [TIMER, WEATHER],
+        "tool_choice": {"type": "function", "name": "get_weather"},
     },
     "scores": {"input": "good morning", "include": ["message.output_text.logprobs"], "top_logprobs": 2},
 }
@@ -140,6 +155,14 @@ def test_a_call(server: Any) -> None:
         "set_timer",
         {"minutes": 981},
     )
+
+
+def test_a_schema_and_a_choice_of_tool_are_kept_to(server: Any) -> None:
+    assert json.loads(ask(server, **CASES["a schema"]).output_text)["n"] in (5, 7)
+    response = ask(server, **CASES["a call that was asked for"])
+    (call,) = response.output
+    assert call.name == "get_weather" and list(json.loads(call.arguments)) == ["city"]
+    assert response.tool_choice.to_dict() == {"type": "function", "name": "get_weather"}
 
 
 def test_a_call_cut_off_is_whole_json(server: Any) -> None:
