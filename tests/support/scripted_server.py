@@ -41,7 +41,8 @@ class ScriptedServer:
     def __init__(self, scripts: dict[str, list[Delta]]) -> None:
         self.scripts = scripts
         self.pause = 0.0  # seconds before each delta
-        self.break_after: int | None = None  # deltas, then the connection ends
+        self.break_after: int | None = None  # deltas, then the connection ends,
+        self.last_words = ""  # after this
         self.refuse: tuple[int, str] | None = None  # status and message of every request
         self.requests: list[dict[str, Any]] = []
         self.keys: list[str | None] = []
@@ -79,6 +80,7 @@ class ScriptedServer:
         try:
             for at, delta in enumerate(script):
                 if at == self.break_after:
+                    yield self.last_words
                     return
                 await asyncio.sleep(self.pause)
                 yield event([{"index": 0, "delta": delta, "finish_reason": None}])

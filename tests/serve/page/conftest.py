@@ -9,6 +9,7 @@ import pytest
 from support.scripted_server import ScriptedServer, running
 
 CHROMIUM = shutil.which("chromium") or "/usr/bin/chromium"
+PATIENCE = 20_000  # ms, for machines that are busy with other things
 DESKTOP = {"width": 1280, "height": 800}
 
 
@@ -41,7 +42,7 @@ class Tabs:
     def open(self, url: str, script: str = "", **options: Any) -> Any:
         """`script` runs before those of the page."""
         context = self._browser.new_context(**{"viewport": DESKTOP, **options})
-        context.set_default_timeout(10_000)
+        context.set_default_timeout(PATIENCE)
         context.add_init_script(script)
         self._contexts.append(context)
         return self.another(context, url)
@@ -86,4 +87,5 @@ def page(tabs: Tabs, scripted: ScriptedServer) -> Any:
 def expect() -> Callable[..., Any]:
     from playwright.sync_api import expect
 
+    expect.set_options(timeout=PATIENCE)
     return expect

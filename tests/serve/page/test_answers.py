@@ -155,6 +155,9 @@ def test_cuts_a_conversation_and_takes_it_back(page: Any, expect: Any) -> None:
     expect(page.locator(".bubble")).to_have_text(["First"])
     page.click(".toast button")
     expect(page.locator(".bubble")).to_have_text(["First", "Second"])
+    page.locator(".user").last.locator("[data-action=cut]").click()
+    ask(page, "Third")  # an undo would drop it
+    expect(page.locator(".toast")).to_have_count(0)
 
 
 def test_errors_are_shown_and_tried_again(page: Any, scripted: ScriptedServer, expect: Any) -> None:
@@ -164,10 +167,15 @@ def test_errors_are_shown_and_tried_again(page: Any, scripted: ScriptedServer, e
     scripted.refuse = None
     page.click(".error [data-action=retry]")
     expect(page.locator(".assistant .markdown")).to_have_text("You said: Long")
+    expect(page.locator(".branches")).to_have_count(0)  # an answer of which nothing came is none
     scripted.break_after = 1
     ask(page, "Break off")
     expect(page.get_by_role("alert")).to_contain_text("The connection ended before the answer did.")
     expect(page.locator(".assistant .markdown").last).to_have_text("You said: Br")
+    scripted.last_words = 'data: {"error": {"message": "The model met a NaN."}}\n\n'
+    page.locator(".error [data-action=retry]").click()
+    expect(page.get_by_role("alert")).to_have_text(re.compile("^The model met a NaN."))
+    expect(page.locator(".branches")).to_have_text("2 / 2")
 
 
 def test_a_key_is_asked_for(page: Any, scripted: ScriptedServer, expect: Any) -> None:

@@ -212,6 +212,11 @@ def test_the_keyboard(page: Any, scripted: ScriptedServer, expect: Any) -> None:
     page.fill("#prompt", "ni")
     page.dispatch_event("#prompt", "keydown", {"key": "Enter", "isComposing": True})
     expect(page.locator("#prompt")).to_have_value("ni")
+    page.evaluate("""() => {
+        const enter = new KeyboardEvent("keydown", { key: "Enter", keyCode: 229, bubbles: true });
+        document.getElementById("prompt").dispatchEvent(enter);
+    }""")
+    expect(page.locator("#prompt")).to_have_value("ni")
     assert len(scripted.requests) == 1
 
 

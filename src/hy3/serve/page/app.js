@@ -2,13 +2,13 @@
 
 import { ServerError, servedModel } from "./api.js";
 import { append, exportFile, importFile, newConversation, openCalls, path, remove, requestMessages, select, siblings } from "./conversation.js";
-import { announce, byId, copyText, download, notify } from "./dom.js";
+import { announce, byId, copyText, download, notify, sends } from "./dom.js";
+import { Follower } from "./follow.js";
 import { Generation } from "./generation.js";
 import { AnswerView, editor, fit, userView } from "./messages.js";
 import { openSettings, requestFields, settings, startSettings } from "./settings.js";
 import { Sidebar } from "./sidebar.js";
 import { Store } from "./store.js";
-import { Follower } from "./follow.js";
 
 const LOOK_AGAIN = 3000; // ms between looks for a server that is away
 
@@ -126,7 +126,7 @@ async function importConversations(file) {
 /** Another tab has written the conversation `id`: takes over what it knows, except for what is being answered here. */
 async function reload(id) {
   const stored = new Map((await store.all()).map((conversation) => [conversation.id, conversation]));
-  for (const own of generations.keys()) stored.set(own, conversations.find((conversation) => conversation.id === own));
+  for (const own of conversations) if (generations.has(own.id)) stored.set(own.id, own);
   conversations = [...stored.values()];
   current = stored.get(current.id) ?? current;
   if (id === current.id && !generations.has(id) && !document.querySelector(".editor")) show();
@@ -145,6 +145,7 @@ function ask(conversation, text, parent = conversation.leaf) {
 /** Has the model write an answer after the message `parent`. */
 function answer(conversation, parent) {
   if (generations.has(conversation.id)) return;
+  byId("toasts").replaceChildren(); // what they could undo is built upon now
   const body = { messages: requestMessages(conversation, parent, settings().system), ...requestFields() };
   const message = append(conversation, parent, { role: "assistant", content: "", running: true });
   const generation = new Generation(message, {
@@ -191,7 +192,10 @@ function stop() {
 
 const messageActions = {
   copy: (message) => copyText(message.content).then(() => notify("Copied.")),
-  retry: (message) => answer(current, message.parent),
+  retry(message) {
+    if (message.error && !message.content && !message.calls) remove(current, message); // nothing worth a branch
+    answer(current, message.parent);
+  },
   previous: (message) => step(message, -1),
   next: (message) => step(message, 1),
   settings: () => openSettings(),
@@ -221,9 +225,12 @@ const messageActions = {
 
 function step(message, by) {
   const beside = siblings(current, message);
-  select(current, beside[beside.indexOf(message) + by]);
+  const shown = beside[beside.indexOf(message) + by];
+  select(current, shown);
   save(current);
   show();
+  const buttons = document.querySelector(`article[data-id="${shown.id}"] .branches`).querySelectorAll("button:enabled");
+  buttons[by < 0 ? 0 : buttons.length - 1].focus(); // the one that was pressed, unless it was the last step
 }
 
 function actOnMessage(event) {
@@ -275,9 +282,8 @@ function submit(event) {
 }
 
 function typed(event) {
-  const sends = event.key === "Enter" && !event.shiftKey && !event.isComposing;
   // On a phone's keyboard Enter is the only way to a new line; the button sends.
-  if (!sends || matchMedia("(pointer: coarse)").matches) return;
+  if (!sends(event) || matchMedia("(pointer: coarse)").matches) return;
   event.preventDefault();
   byId("composer").requestSubmit();
 }
@@ -319,7 +325,7 @@ async function start() {
   lookForServer();
   const keeps = await store.open(reload);
   if (!keeps) byId("welcome-note").textContent = "This browser keeps nothing for this page: conversations end with it.";
-  conversations = await store.all();
+  conversations.push(...(await store.all()));
   for (const { messages } of conversations) for (const message of messages) endInterrupted(message);
   route();
 }

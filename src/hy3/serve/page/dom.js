@@ -32,6 +32,11 @@ export function iconButton(name, label, action) {
 
 export const byId = (id) => document.getElementById(id);
 
+/** Whether a key asks to send what was typed. Safari ends the composition of a character with an Enter of code 229. */
+export function sends(event) {
+  return event.key === "Enter" && !event.shiftKey && !event.isComposing && event.keyCode !== 229;
+}
+
 /** Copies also where the page has no secure context (plain http from another machine). */
 export async function copyText(text) {
   if (navigator.clipboard) return navigator.clipboard.writeText(text);

@@ -1,7 +1,7 @@
 // One view for each message: built once, and while the message grows only what is new in it is drawn.
 
+import { h, iconButton, sends } from "./dom.js";
 import { speed } from "./generation.js";
-import { h, iconButton } from "./dom.js";
 import { MarkdownStream } from "./markdown.js";
 
 const seconds = (ms) => (ms < 10_000 ? `${(ms / 1000).toFixed(1)} s` : duration(Math.round(ms / 1000)));
@@ -29,12 +29,11 @@ export function editor(text, { save, cancel }) {
     if (field.value.trim()) save(field.value.trim());
   };
   field.onkeydown = (event) => {
-    if (event.isComposing) return;
-    if (event.key === "Enter" && !event.shiftKey) {
+    if (sends(event)) {
       event.preventDefault();
       form.requestSubmit();
     }
-    if (event.key === "Escape") {
+    if (event.key === "Escape" && !event.isComposing) {
       event.stopPropagation();
       cancel();
     }

@@ -1,6 +1,6 @@
 // The list of conversations: open, search, rename, export, delete.
 
-import { byId, h, iconButton } from "./dom.js";
+import { byId, h, iconButton, sends } from "./dom.js";
 
 const DAY = 24 * 60 * 60 * 1000;
 
@@ -88,9 +88,8 @@ export class Sidebar {
     };
     field.onblur = () => finish(field.value);
     field.onkeydown = (event) => {
-      if (event.isComposing) return;
-      if (event.key === "Enter") finish(field.value);
-      if (event.key === "Escape") {
+      if (sends(event)) finish(field.value);
+      if (event.key === "Escape" && !event.isComposing) {
         event.stopPropagation();
         finish("");
       }
