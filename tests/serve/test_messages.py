@@ -227,6 +227,13 @@ def test_an_answer_begun_is_gone_on_with(server: Any) -> None:
     assert ask(server, messages=[question, begun]).content[0].text == " can I help you?"
 
 
+def test_a_turn_of_nothing_is_no_turn(server: Any) -> None:
+    question = {"role": "user", "content": "good morning"}
+    hidden = {"role": "assistant", "content": [{"type": "redacted_thinking", "data": "x"}]}
+    assert count(server, messages=[question, hidden]) == count(server, messages=[question])
+    assert count(server, messages=[hidden]) < count(server, messages=[question])
+
+
 def test_a_stop_sequence_is_named(server: Any) -> None:
     message = ask(server, **CASES["stopped"])
     assert (message.stop_reason, message.stop_sequence) == ("stop_sequence", " How can")

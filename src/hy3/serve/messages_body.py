@@ -112,7 +112,7 @@ def chat_request(body: PromptBody, decoding: Decoding) -> ChatRequest:
         thinking_budget=budget,
         response_format=format_of(form),
         decoding=decoding,
-        prefill=body.messages[-1].role == "assistant",
+        prefill=turns.answering,
         parameters_param="input_schema",
     )
 

@@ -14,6 +14,11 @@ class Turns:
     def __init__(self) -> None:
         self.messages: list[dict[str, Any]] = []
 
+    @property
+    def answering(self) -> bool:
+        """Whether the last message is the assistant's, and may go on."""
+        return bool(self.messages) and self.messages[-1]["role"] == "assistant"
+
     def say(self, role: str, text: str) -> None:
         """`role`: "user" or "system"."""
         self.messages.append({"role": role, "content": text})
@@ -35,6 +40,6 @@ class Turns:
         calls.append({"id": call, "type": "function", "function": function})
 
     def _assistant(self) -> dict[str, Any]:
-        if not self.messages or self.messages[-1]["role"] != "assistant":
+        if not self.answering:
             self.messages.append({"role": "assistant", "content": ""})
         return self.messages[-1]
