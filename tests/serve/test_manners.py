@@ -8,12 +8,13 @@ from typing import Any
 
 import pytest
 
+from hy3.serve.guard import shape_of
 from tests.serve.conftest import serve
 
 QUESTION = [{"role": "user", "content": "11+22+33=?"}]
 CHAT = "/v1/chat/completions"
-# Long enough to be there when the test looks: the temperature keeps the model from ending it.
-LONG = {"messages": QUESTION, "max_tokens": 3900, "temperature": 50.0, "seed": 1, "logit_bias": {}}
+# Long enough to be there when the test looks.
+LONG = {"messages": QUESTION, "max_tokens": 3900, "temperature": 2.0}
 
 
 def post(server: Any, body: Any, **options: Any) -> Any:
@@ -116,6 +117,7 @@ def test_the_wrong_field_is_named(server: Any, fields: dict[str, Any], param: st
         b'{"messages": ' + b"[" * 150 + b"]" * 150 + b"}",
         b'{"chat_template_kwargs": ' + b'{"a":' * 100_000 + b"1" + b"}" * 100_001,
         b'{"messages": [{"role": "user", "content": "' + b'\\"' * 100_000,
+        b'{"messages": [{"role": "user", "content": "x"}], "x": [' + b"[]," * 60_000 + b"[]]}",
     ],
 )
 def test_a_broken_body_is_refused(server: Any, body: bytes) -> None:
@@ -172,8 +174,23 @@ def test_too_long_a_prompt_is_refused_with_the_numbers(server: Any) -> None:
     assert "4096" in error["message"]
 
 
+@pytest.mark.parametrize(
+    ("body", "depth", "containers"),
+    [
+        (b"", 0, 0),
+        (b"1", 0, 0),
+        (b'[{"a": [1, {}]}, []]', 4, 5),
+        (rb'{"a[\"{\\": "]"}', 1, 1),
+        (rb'["\\", [], "\\\"["]', 2, 2),
+        (b"]]][", 0, 1),
+    ],
+)
+def test_brackets_count_outside_of_strings(body: bytes, depth: int, containers: int) -> None:
+    assert shape_of(body) == (depth, containers)
+
+
 def test_many_empty_messages_are_refused_before_they_are_rendered(server: Any) -> None:
-    response = post(server, {"messages": [{"role": "system", "content": ""}] * 50_000})
+    response = post(server, {"messages": [{"role": "system", "content": ""}] * 10_000})
     assert response.status_code == 400
     assert response.json()["error"]["code"] == "context_length_exceeded"
 

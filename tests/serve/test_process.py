@@ -21,7 +21,7 @@ LONG = {
     "messages": [{"role": "user", "content": "hello"}],
     "stream": True,
     "max_tokens": 100_000,
-    "temperature": 50,
+    "temperature": 2.0,
 }
 ENDS = (977, 981, 982, 983)  # the bundled model's end tokens
 

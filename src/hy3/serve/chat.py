@@ -1,5 +1,6 @@
 """POST /v1/chat/completions."""
 
+import asyncio
 import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -24,7 +25,8 @@ def router(service: Service) -> APIRouter:
     @routes.post("/v1/chat/completions")
     async def chat_completions(body: ChatBody, http: Request) -> Response:
         service.check_model(body.model)
-        request = chat_request(body, service)
+        # In a thread: a body may have many thousand messages.
+        request = await asyncio.to_thread(chat_request, body, service)
         prepare = lambda: [service.prompter.chat(request)]  # noqa: E731
         generation = await Generation.start(service, request.decoding.n, prepare, http.receive)
         completion = Completion(service, generation, body.wants_usage)

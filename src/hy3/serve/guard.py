@@ -1,20 +1,21 @@
 """What stands before the endpoints: the key, the size of a body and how deep it is nested."""
 
 import hmac
-import re
 from collections import deque
 from collections.abc import Iterable
 
+import numpy as np
 from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from hy3.serve.errors import ApiError, bad_request, shape_for
 
-MOST_DEPTH = 100  # of a JSON body, which recursive code reads later
-# An unfinished one too: otherwise the search would begin again at each of its quotes.
-STRING = re.compile(rb'"[^"\\]*(?:\\.[^"\\]*)*"?', re.DOTALL)
-NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+# Of a JSON body. Code that reads it later recurses, and parsing millions of lists would hold all others up.
+MOST_DEPTH = 100
+MOST_CONTAINERS = 50_000  # lists and objects
+STEPS = np.zeros(256, dtype=np.int8)  # into a list or object, and out of it
+STEPS[list(b"[{")], STEPS[list(b"]}")] = 1, -1
 
 
 class Guard:
@@ -93,18 +94,21 @@ def check_content(headers: Headers, body: bytes) -> None:
     if kind != "application/json" and not kind.endswith("+json"):
         # Browsers send other types to any server without asking it first.
         raise ApiError(415, "The body is not announced as JSON. Send Content-Type: application/json.")
-    if deeper_than(MOST_DEPTH, body):
-        raise bad_request(f"The body is nested more than {MOST_DEPTH} levels deep, or is not JSON.")
+    depth, containers = shape_of(body)
+    if depth > MOST_DEPTH:
+        raise bad_request(f"The body is nested {depth} levels deep. {MOST_DEPTH} are allowed.")
+    if containers > MOST_CONTAINERS:
+        raise bad_request(f"The body has {containers} lists and objects. {MOST_CONTAINERS} are allowed.")
 
 
-def deeper_than(depth: int, body: bytes) -> bool:
-    """Whether brackets remain when `depth` times each pair with nothing in between was taken out."""
-    brackets = STRING.sub(b"", body).translate(None, NO_BRACKETS)
-    for _ in range(depth):
-        if not brackets:
-            return False
-        brackets = brackets.replace(b"[]", b"").replace(b"{}", b"")
-    return bool(brackets)
+def shape_of(body: bytes) -> tuple[int, int]:
+    """How deep JSON is nested, and how many lists and objects it has, without parsing it."""
+    plain = body.replace(b"\\\\", b"").replace(b'\\"', b"")  # now each quote begins or ends a string
+    letters = np.frombuffer(plain, dtype=np.uint8)
+    steps = STEPS[letters]
+    steps[np.cumsum(letters == ord('"'), dtype=np.int32) & 1 == 1] = 0
+    depths = np.cumsum(steps, dtype=np.int32)
+    return int(depths.max(initial=0)), int(np.count_nonzero(steps == 1))
 
 
 def replayed(body: bytes, receive: Receive) -> Receive:

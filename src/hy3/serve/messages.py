@@ -21,7 +21,7 @@ def router(service: Service) -> APIRouter:
     @routes.post("/v1/messages")
     async def create_message(body: MessagesBody, http: Request) -> Response:
         service.check_model(body.model)
-        request = chat_request(body, body.own_decoding(service))
+        request = await asyncio.to_thread(chat_request, body, body.own_decoding(service))
         prepare = lambda: [service.prompter.chat(request)]  # noqa: E731
         generation = await Generation.start(service, 1, prepare, http.receive)
         run = Run(generation, service.name, body.max_tokens)
@@ -33,7 +33,7 @@ def router(service: Service) -> APIRouter:
     @routes.post("/v1/messages/count_tokens")
     async def count_tokens(body: PromptBody) -> dict[str, Any]:
         service.check_model(body.model)
-        request = chat_request(body, Decoding())
+        request = await asyncio.to_thread(chat_request, body, Decoding())
         return {"input_tokens": len(await asyncio.to_thread(service.prompter.prompt, request))}
 
     return routes

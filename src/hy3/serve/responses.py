@@ -1,5 +1,6 @@
 """POST /v1/responses; GET and DELETE of the responses that are kept."""
 
+import asyncio
 import json
 import secrets
 import time
@@ -31,7 +32,7 @@ def router(service: Service) -> APIRouter:
         service.check_model(body.model)
         before, new = earlier_items(body, store), new_items(body, store)
         toolbox = Toolbox(body.tools or ())
-        request = chat_request(body, toolbox, before, new, service)
+        request = await asyncio.to_thread(chat_request, body, toolbox, before, new, service)
         asked_for = outline(body, service)
         prepare = lambda: [service.prompter.chat(request)]  # noqa: E731
         generation = await Generation.start(service, 1, prepare, http.receive)
