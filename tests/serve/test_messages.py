@@ -286,7 +286,13 @@ def test_pings_fill_the_silence(server: Any, monkeypatch: pytest.MonkeyPatch) ->
     body = {"max_tokens": 4, "stream": True, "messages": user({"type": "text", "text": "good morning"})}
     text = server.http().post("/v1/messages", json=body).text
     assert text.count('event: ping\ndata: {"type":"ping"}\n\n') > 1  # there is one in any case
-    body = {"max_tokens": 4, "stream": True, "messages": [{"role": "user", "content": "good morning"}]}
+    body = {
+        "max_tokens": 300,
+        "seed": 1,
+        "temperature": 2.0,
+        "stream": True,
+        "messages": [{"role": "user", "content": "good morning"}],
+    }
     lines = server.http().post("/v1/chat/completions", json=body).text.splitlines()
     assert ": ping" in lines and lines[-2] == "data: [DONE]"
 
