@@ -5,13 +5,6 @@ foreign code and runs in a separate, limited process (`hy3.sandbox`); the own on
 """
 
 import atexit
-import json
-import os
-import select
-import subprocess
-import sys
-import threading
-import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
@@ -20,10 +13,10 @@ from typing import Any, Protocol
 
 from hy3 import sandbox
 from hy3.errors import Hy3Error
+from hy3.worker import Worker, WorkerError
 
 Message = Mapping[str, Any]
 
-START_SECONDS = 30.0  # for the process to come up on a busy machine
 GRACE_SECONDS = 0.5  # beyond sandbox.SECONDS, for what the process's own timer cannot interrupt
 MAX_REPLY = 6 * sandbox.MAX_OUTPUT + 1024  # bytes: JSON writes a character in up to 6 (\uXXXX)
 
@@ -77,7 +70,7 @@ class ChatTemplate:
                     "Check the messages and options it was given",
                 ) from None
         try:
-            return _worker().render(self.source, args)
+            return _render_apart(self.source, args)
         except sandbox.RenderError as error:
             raise TemplateError(
                 "The model file's chat template", error.reason, error.line,
@@ -135,82 +128,20 @@ def without_nones(message: Message) -> dict[str, Any]:
     return {key: value for key, value in message.items() if value is not None}
 
 
-class Worker:
-    """The process that renders foreign templates, one at a time; killed when late, started when needed."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def render(self, source: str, args: Mapping[str, Any]) -> str:
-        try:
-            request = json.dumps({"source": source, "args": args}).encode() + b"\n"
-        except (TypeError, ValueError, RecursionError) as error:
-            raise sandbox.RenderError(f"its arguments are not JSON: {error}") from None
-        with self._lock:
-            try:
-                reply = self._ask(request)
-            except BaseException:  # Ctrl-C as well: a half-read reply must not be taken for the next one's
-                self.close()
-                raise
-        if "error" in reply:
-            raise sandbox.RenderError(reply["error"], reply["line"])
-        text = reply["text"]
-        assert isinstance(text, str)
-        return text
-
-    def close(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.communicate()
-            self._process = None
-
-    def _ask(self, request: bytes) -> dict[str, Any]:
-        process = self._process
-        if process is None or process.poll() is not None:
-            self.close()
-            # A session of its own, so that Ctrl-C at the terminal does not reach it.
-            process = self._process = subprocess.Popen(
-                [sys.executable, "-I", sandbox.__file__],
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-            )
-            try:
-                self._read_line(process, START_SECONDS)
-            except sandbox.RenderError:
-                raise sandbox.RenderError("the process that renders it does not start") from None
-        assert process.stdin is not None
-        try:
-            process.stdin.write(request)
-            process.stdin.flush()
-        except BrokenPipeError:
-            raise sandbox.RenderError("its arguments need too much memory") from None
-        return self._read_line(process, sandbox.SECONDS + GRACE_SECONDS)
-
-    def _read_line(self, process: subprocess.Popen[bytes], seconds: float) -> dict[str, Any]:
-        assert process.stdout is not None
-        pipe = process.stdout.fileno()
-        deadline = time.monotonic() + seconds
-        data = bytearray()
-        while not data.endswith(b"\n"):
-            ready, _, _ = select.select([pipe], [], [], max(0.0, deadline - time.monotonic()))
-            if not ready:
-                raise sandbox.RenderError(f"it took longer than {sandbox.SECONDS:g} seconds")
-            chunk = os.read(pipe, 1 << 16)
-            if not chunk:
-                raise sandbox.RenderError("it needs too much memory")  # the process died of its limit
-            data += chunk
-            if len(data) > MAX_REPLY:
-                raise sandbox.RenderError(f"its text is longer than {sandbox.MAX_OUTPUT} characters")
-        answer = json.loads(data)
-        assert isinstance(answer, dict)
-        return answer
+def _render_apart(source: str, args: Mapping[str, Any]) -> str:
+    try:
+        reply = _worker().ask({"source": source, "args": args})
+    except WorkerError as error:
+        raise sandbox.RenderError(error.reason) from None
+    if "error" in reply:
+        raise sandbox.RenderError(reply["error"], reply["line"])
+    text = reply["text"]
+    assert isinstance(text, str)
+    return text
 
 
 @cache
 def _worker() -> Worker:
-    worker = Worker()
+    worker = Worker(sandbox.__file__, sandbox.SECONDS + GRACE_SECONDS, MAX_REPLY, "it needs too much memory")
     atexit.register(worker.close)
     return worker

@@ -155,6 +155,7 @@ def test_a_bomb_ends_in_an_error_in_time(name: str) -> None:
         words in failure.value.reason
         for words in (
             "took longer than 2 seconds",
+            "took longer than 2.5 seconds",
             "too much memory",
             "too deeply",
             "longer than",
@@ -183,13 +184,3 @@ def test_threads_share_the_process() -> None:
     for thread in threads:
         thread.join()
     assert results == {number: str(number) for number in range(4)}
-
-
-def test_the_process_is_started_again_when_it_has_died() -> None:
-    worker = template.Worker()
-    assert worker.render("{{ x }}", {"x": "a"}) == "a"
-    assert worker._process is not None
-    worker._process.kill()
-    worker._process.wait()
-    assert worker.render("{{ x }}", {"x": "b"}) == "b"
-    worker.close()

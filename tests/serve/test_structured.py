@@ -3,6 +3,7 @@
 import contextlib
 import json
 import random
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from pathlib import Path
@@ -165,7 +166,7 @@ def schemas() -> st.SearchStrategy[Any]:
     return st.recursive(leaves, deeper, max_leaves=8)
 
 
-QUICK = settings(deadline=None, max_examples=120, suppress_health_check=list(HealthCheck))
+QUICK = settings(deadline=None, max_examples=40, suppress_health_check=list(HealthCheck))
 
 
 @QUICK
@@ -317,7 +318,7 @@ def test_no_special_token_in_a_string(model: hy3core.Model, grammars: Grammars) 
     assert model.tokenizer.token_id("</think:opensource>") not in inside
 
 
-@settings(QUICK, max_examples=60)
+@settings(QUICK, max_examples=40)
 @given(st.sampled_from(SCHEMAS), st.integers(0, 1 << 30))
 def test_masks_depend_on_the_ids_alone(schema: Any, seed: int) -> None:
     """One by one, all at once, or after drafts that came to nothing, also such that do not fit."""
@@ -399,6 +400,28 @@ def test_json_or_calls(model: hy3core.Model, grammars: Grammars) -> None:
     assert not accepts(model, constraint, "words")
 
 
+HOSTILE: dict[str, Any] = {
+    "patterns together": {"allOf": [{"type": "string", "pattern": f"x{i}"} for i in range(60)]},
+    "many properties": {"properties": {f"k{i}": {"type": "integer"} for i in range(3000)}},
+    "many patterns": {"patternProperties": {f"^a{i}$": {"type": "integer"} for i in range(900)}},
+    "many words or none": {"enum": [None, *(f"word {i}" for i in range(9000))]},
+}
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_schema_ends_in_time(model: hy3core.Model, grammars: Grammars, name: str) -> None:
+    schema = HOSTILE[name]
+    begun = time.process_time()
+    for make in (
+        lambda: grammars.for_schema(schema),
+        lambda: grammars.for_tools({0: tool("f", {"properties": {"x": schema}})}),
+    ):
+        with contextlib.suppress(SchemaError):
+            assert allowed(make().mask(())).size
+    assert time.process_time() - begun < 10  # of this process
+    assert accepts(model, grammars.for_schema({"type": "integer", "minimum": 3}), "4")
+
+
 KEYWORDS = """type properties items enum const anyOf oneOf allOf $ref pattern minLength maxLength required
 minItems format additionalProperties prefixItems x-guidance $defs string integer object array #/$defs/a # ^(
 date"""
@@ -412,7 +435,7 @@ JUNK = st.recursive(
 )
 
 
-@settings(QUICK, max_examples=150)
+@settings(QUICK, max_examples=40)
 @given(st.dictionaries(WORDS, JUNK, max_size=5), st.booleans())
 def test_junk_is_refused_or_enforced(junk: Any, strict: bool) -> None:
     grammars = grammars_of(bundled())

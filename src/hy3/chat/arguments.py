@@ -16,13 +16,13 @@ WORDS = {"boolean": {"true": "true", "false": "false"}, "null": {"null": "null",
 
 def is_string(parameters: Mapping[str, Any], key: str) -> bool:
     """Whether an argument can be nothing but a string, so that its text can be passed on as it comes."""
-    return _types(parameters, key) == {"string"}
+    return types_of(parameters, key) == {"string"}
 
 
 def value_of(parameters: Mapping[str, Any], key: str, text: str) -> str:
     """The argument as JSON. What fits no type that the schema allows stays what it looks like: JSON if it is
     that, else a string."""
-    types = _types(parameters, key)
+    types = types_of(parameters, key)
     if types == {"string"}:
         return quoted(text)
     fitting = _fitting(text.strip(), types)
@@ -97,14 +97,14 @@ def _parse(text: str, number: Callable[[str], float] = _finite) -> tuple[bool, A
     return True, value
 
 
-def _types(parameters: Mapping[str, Any], key: str) -> set[str]:
+def types_of(parameters: Mapping[str, Any], key: str) -> set[str]:
     """Names of the types an argument may have; empty: any, or nothing is known."""
     properties = parameters.get("properties")
     schema = properties.get(key) if isinstance(properties, Mapping) else None
-    return _types_of(schema, parameters, DEPTH)
+    return _types_in(schema, parameters, DEPTH)
 
 
-def _types_of(schema: Any, root: Mapping[str, Any], depth: int) -> set[str]:
+def _types_in(schema: Any, root: Mapping[str, Any], depth: int) -> set[str]:
     if not isinstance(schema, Mapping) or depth == 0:
         return set()
     kind = schema.get("type")
@@ -117,10 +117,10 @@ def _types_of(schema: Any, root: Mapping[str, Any], depth: int) -> set[str]:
     if isinstance(schema.get("enum"), list):
         return {_type(value) for value in schema["enum"]}
     if isinstance(schema.get("$ref"), str):
-        return _types_of(referred(root, schema["$ref"]), root, depth - 1)
+        return _types_in(referred(root, schema["$ref"]), root, depth - 1)
     for word in ("anyOf", "oneOf", "allOf"):
         if isinstance(schema.get(word), list):
-            found = [_types_of(each, root, depth - 1) for each in schema[word]]
+            found = [_types_in(each, root, depth - 1) for each in schema[word]]
             known = [types for types in found if types]
             if word == "allOf":
                 return set.intersection(*known) if known else set()

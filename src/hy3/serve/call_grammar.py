@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from hy3.chat.arguments import is_string, referred, value_of
+from hy3.chat.arguments import referred, types_of, value_of
 from hy3.chat.tool_calls import NAMES, TAG
 from hy3.serve.schema import BareString, SchemaError, json_of, literal
 
@@ -142,10 +142,12 @@ class Parameters:
         """A bare string or JSON, whichever the parser of calls reads as something that the schema allows."""
         path = f"properties.{key}" if key else "additionalProperties"
         self._check(f"start: {self._json(schema)}", path)
-        only_string = bool(key) and is_string(self._root, key)
+        types = types_of(self._root, key)
+        only_string = types == {"string"}
+        same = {"properties": {key: {"type": sorted(types)} if types else {}}}  # to value_of, but quick
 
         def usable(text: str) -> bool:
-            return not TAG.search(text) and bool(json.loads(value_of(self._root, key, text)) == text)
+            return not TAG.search(text) and bool(json.loads(value_of(same, key, text)) == text)
 
         string = BareString(self._root, "TEXT" if only_string else "BARE", usable).expression(schema)
         if string is None:

@@ -4,18 +4,23 @@ A `Grammars` belongs to a model and makes a `Constraint` for each answer, whose 
 which tokens may come next. Text is made of ordinary tokens only: control tokens, tags and padding cannot end
 up in a JSON string. An end token is allowed exactly where the answer may end.
 
-Schemas come from clients. Their size and depth are limited here, the work that they make for llguidance by
-LIMITS, so that neither compiling one nor a step with it takes long.
+Schemas come from clients. Their size and depth are limited (hy3.serve.schema), and so is the work that they
+make for llguidance: in each step by LIMITS, and what is compiled here has been compiled in a process apart
+before (hy3.serve.grammar_trial).
 """
 
+import atexit
+import time
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from typing import TYPE_CHECKING, Any
 
 from hy3.errors import Hy3Error
-from hy3.serve.call_grammar import Calls, grammar_of_calls, tag_tokens
+from hy3.serve import grammar_trial
+from hy3.serve.call_grammar import Calls, Problem, grammar_of_calls, tag_tokens
 from hy3.serve.schema import SchemaError, check_size, json_of
 from hy3.serve.steer import all_tokens
+from hy3.worker import Worker, WorkerError
 
 if TYPE_CHECKING:
     import llguidance
@@ -23,6 +28,7 @@ if TYPE_CHECKING:
     from hy3core import Model
 
 ORDINARY = 1  # of GGUF's token types: text, not a control token, a tag or padding
+SECONDS = 10.0  # to try all grammars of a request; grammar_trial ends most sooner
 LIMITS: dict[str, Any] = {
     "initial_lexer_fuel": 1_000_000,
     "step_lexer_fuel": 200_000,
@@ -93,7 +99,6 @@ class Grammars:
         self._tokenizer = _ll_tokenizer(model)
         self._tags = tag_tokens(model.tokenizer)
         self._ends = _bits(model.tokenizer.eos_ids, self._vocab_size)
-        self._problem = lru_cache(maxsize=256)(self._find_problem)
 
     def for_json_object(self, tools: Tools = NO_TOOLS, several: bool = True) -> Constraint:
         return self.for_schema({"type": "object"}, True, tools, several)
@@ -109,7 +114,7 @@ class Grammars:
         cannot be enforced; else those are ignored."""
         check_size(schema)
         value = f"%json {json_of(schema, strict)}"
-        if problem := self._problem(f"start: {value}"):
+        if problem := _tried(f"start: {value}", written=True):
             raise SchemaError(f"It cannot be enforced: {problem}", "Change it")
         if not tools:
             return self._constraint(f"start: {value}")
@@ -125,16 +130,25 @@ class Grammars:
         check_size(list(tools.values()))
         if self._tags is None:
             raise SchemaError("The tags of tool calls are no tokens of this model", "Leave the choice to it")
-        return grammar_of_calls(self._tags, tools, several, self._problem)
+        return grammar_of_calls(self._tags, tools, several, self._problem())
 
     def _constraint(self, grammar: str) -> Constraint:
-        matcher = self._matcher(grammar)
-        if problem := _problem_of(matcher):
+        problem = _tried(grammar, written=False)
+        matcher = None if problem else self._matcher(grammar)
+        if matcher is None or (problem := _problem_of(matcher)):
             raise SchemaError(f"The schemas together cannot be enforced: {problem}", "Make them smaller")
         return Constraint(matcher, self._vocab_size, self._ends)
 
-    def _find_problem(self, grammar: str) -> str:
-        return _problem_of(self._matcher(grammar))
+    def _problem(self) -> Problem:
+        """For the grammars of one request, which have their time together."""
+        deadline = time.monotonic() + SECONDS
+
+        def problem(grammar: str) -> str:
+            if time.monotonic() > deadline:
+                raise SchemaError(f"The schemas take longer than {SECONDS:g} seconds", "Make them simpler")
+            return _tried(grammar, written=True)
+
+        return problem
 
     def _matcher(self, grammar: str) -> "llguidance.LLMatcher":
         import llguidance
@@ -172,6 +186,23 @@ def _ll_tokenizer(model: "Model") -> "llguidance.LLTokenizer":
         n_vocab=model.config.vocab_size,
         eos_token=model.tokenizer.eos_ids,
     )
+
+
+@lru_cache(maxsize=256)
+def _tried(grammar: str, written: bool) -> str:
+    """What is wrong with a grammar, found out in a process apart."""
+    try:
+        answer = _worker().ask({"grammar": grammar, "limits": LIMITS, "written": written})
+    except WorkerError as error:
+        raise SchemaError(f"Compiling the schema failed: {error.reason}", "Make it simpler") from None
+    return _terse(answer["problem"])
+
+
+@cache
+def _worker() -> Worker:
+    worker = Worker(grammar_trial.__file__, SECONDS, 1 << 20, "it takes too much time or memory")
+    atexit.register(worker.close)
+    return worker
 
 
 def _problem_of(matcher: "llguidance.LLMatcher") -> str:
