@@ -2,6 +2,7 @@
 
 constexpr int kRowBlock = 2;
 constexpr int kWideOffset = 128;
+constexpr bool kSignedDots = false;
 struct Dot4Tile;
 using Tile = Dot4Tile;
 

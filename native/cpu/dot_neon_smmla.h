@@ -2,6 +2,7 @@
 // columns of two weight rows with those of two activation rows.
 
 constexpr int kRowBlock = 4;
+constexpr bool kSignedDots = false;
 struct MatrixTile;
 using Tile = MatrixTile;
 

@@ -3,6 +3,7 @@
 
 constexpr int kRowBlock = 4;
 constexpr int kWideOffset = 128;
+constexpr bool kSignedDots = false;
 struct Dot4Tile;
 using Tile = Dot4Tile;
 

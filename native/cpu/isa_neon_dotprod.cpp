@@ -1,4 +1,4 @@
-// Kernels for 64-bit Arm with dot products: Cortex-A76, Apple A11 and later.
+// Kernels for 64-bit Arm with dot products: Cortex-A76, Apple M1 and later.
 #include <arm_neon.h>
 
 #include "cpu/isa.h"

@@ -78,7 +78,7 @@ inline int64_t partial_floats(int queries, int head_dim) {
 // and weights in int8 with their scales and sums, and a row of products.
 inline int64_t attention_scratch(int queries, int head_dim) {
     const int64_t groups = (head_dim + kGroup - 1) / kGroup;
-    const int64_t a_query = 4 * (head_dim + kSpan) + groups * (kGroup + 2 * 4) + 2 * kSpan + 3 * 4;
+    const int64_t a_query = 4 * (head_dim + kSpan) + groups * (kGroup + 3 * 4) + 2 * kSpan + 3 * 4;
     return queries * a_query + 4 * kSpan;
 }
 

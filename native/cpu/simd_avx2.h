@@ -22,16 +22,6 @@ HY3_INLINE void store(float* p, F x) {
     _mm256_storeu_ps(p, x.lo);
     _mm256_storeu_ps(p + 8, x.hi);
 }
-HY3_INLINE F load_first(const float* p, int n) {
-    float lanes[16] = {};
-    for (int i = 0; i < n; i++) lanes[i] = p[i];
-    return load(lanes);
-}
-HY3_INLINE void store_first(float* p, F x, int n) {
-    float lanes[16];
-    store(lanes, x);
-    for (int i = 0; i < n; i++) p[i] = lanes[i];
-}
 HY3_INLINE F load_f16(const uint16_t* p) {
     const auto* from = reinterpret_cast<const __m128i*>(p);
     return {_mm256_cvtph_ps(_mm_loadu_si128(from)), _mm256_cvtph_ps(_mm_loadu_si128(from + 1))};
@@ -288,10 +278,6 @@ HY3_INLINE void store_every_second(void* to, I x) {
     _mm_storeu_si128(out, half(x.lo));
     _mm_storeu_si128(out + 1, half(x.hi));
 }
-HY3_INLINE void grid_of_8(const uint8_t (*grid)[8], const uint16_t*, const uint8_t*, const uint8_t* index,
-                          I out[4]) {
-    for (int i = 0; i < 4; i++) out[i] = grid_of_8(grid, [&](int c) { return index[8 * i + c]; });
-}
 template <typename Grid>
 HY3_INLINE I grid_of_4(const Grid* grid, I index) {
     alignas(32) uint32_t at[16];
@@ -333,4 +319,5 @@ HY3_INLINE F byte_to_float(I words) {
     return {byte_to_float_half<at>(words.lo), byte_to_float_half<at>(words.hi)};
 }
 
+#include "cpu/simd_parts.h"
 #include "cpu/simd_x86.h"

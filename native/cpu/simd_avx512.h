@@ -11,6 +11,7 @@ constexpr int kRowBlock = 8;      // activation rows a quantized product keeps i
 constexpr int kFloatWeights = 4;  // weight rows and
 constexpr int kFloatRows = 4;     // activation rows a float product keeps in registers
 constexpr int kWideOffset = 128;
+constexpr bool kSignedDots = false;
 struct Dot4Tile;
 using Tile = Dot4Tile;
 

@@ -27,16 +27,6 @@ HY3_INLINE F load(const float* p) {
 HY3_INLINE void store(float* p, F x) {
     for (int j = 0; j < 4; j++) vst1q_f32(p + 4 * j, x.q[j]);
 }
-HY3_INLINE F load_first(const float* p, int n) {
-    float lanes[16] = {};
-    for (int i = 0; i < n; i++) lanes[i] = p[i];
-    return load(lanes);
-}
-HY3_INLINE void store_first(float* p, F x, int n) {
-    float lanes[16];
-    store(lanes, x);
-    for (int i = 0; i < n; i++) p[i] = lanes[i];
-}
 HY3_INLINE float half_to_float(uint16_t h) {
     return vgetq_lane_f32(vcvt_f32_f16(vreinterpret_f16_u16(vdup_n_u16(h))), 0);
 }
@@ -172,3 +162,5 @@ HY3_INLINE void transpose_quarters(I a, I b, I c, I d, I out[4]) {
 }
 
 #include "cpu/simd_neon_bytes.h"
+
+#include "cpu/simd_parts.h"

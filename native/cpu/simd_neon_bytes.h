@@ -93,10 +93,6 @@ HY3_INLINE I grid_of_8(const Grid* grid, At at) {
     const auto entry = [&](int i) { return vld1_u8(reinterpret_cast<const uint8_t*>(grid[at(i)])); };
     return by_byte_quarter([&](int j) { return vcombine_u8(entry(2 * j), entry(2 * j + 1)); });
 }
-HY3_INLINE void grid_of_8(const uint8_t (*grid)[8], const uint16_t*, const uint8_t*, const uint8_t* index,
-                          I out[4]) {
-    for (int i = 0; i < 4; i++) out[i] = grid_of_8(grid, [&](int c) { return index[8 * i + c]; });
-}
 template <typename Grid>
 HY3_INLINE I grid_of_4(const Grid* grid, I index) {
     return by_quarter<I>([&](int j) {

@@ -21,6 +21,8 @@ constexpr int kFloatWeights = 1;  // weight rows and
 constexpr int kFloatRows = 1;     // activation rows a float product keeps in registers
 // What weight codes of eight bits are shifted by: 128, or 0 if dot4<false>() takes signed ones as well.
 constexpr int kWideOffset = 128;
+// Whether dot4() takes all bytes as signed, and has no wide form.
+constexpr bool kSignedDots = false;
 // How several activation rows are multiplied (generic/tile.h).
 struct Dot4Tile;
 using Tile = Dot4Tile;
@@ -43,15 +45,6 @@ HY3_INLINE F load(const float* p) {
 }
 HY3_INLINE void store(float* p, F x) {
     __builtin_memcpy(p, x.v, sizeof x.v);
-}
-// The first n lanes; the rest are zero, or not written.
-HY3_INLINE F load_first(const float* p, int n) {
-    F x{};
-    for (int i = 0; i < n; i++) x.v[i] = p[i];
-    return x;
-}
-HY3_INLINE void store_first(float* p, F x, int n) {
-    for (int i = 0; i < n; i++) p[i] = x.v[i];
 }
 // Exact, subnormals included, as F16C does it.
 HY3_INLINE float half_to_float(uint16_t h) {
@@ -255,3 +248,5 @@ HY3_INLINE void transpose_quarters(I a, I b, I c, I d, I out[4]) {
 }
 
 #include "cpu/simd_scalar_bytes.h"
+
+#include "cpu/simd_parts.h"

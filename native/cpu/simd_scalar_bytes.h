@@ -119,13 +119,6 @@ HY3_INLINE void store_every_second(void* to, I x) {
     for (int i = 0; i < 8; i++) chosen[i] = words[2 * i + first];
     __builtin_memcpy(to, chosen, sizeof chosen);
 }
-// Entries index[0..31] of a grid of eight bytes an entry. `packed` has them with two bits a byte, which of
-// four `values`; it is for vectors that hold a table of that size.
-HY3_INLINE void grid_of_8(const uint8_t (*grid)[8], const uint16_t* packed, const uint8_t* values,
-                          const uint8_t* index, I out[4]) {
-    (void)packed, (void)values;
-    for (int i = 0; i < 4; i++) out[i] = grid_of_8(grid, [&](int c) { return index[8 * i + c]; });
-}
 // Entries of a grid of four bytes an entry.
 template <typename Grid>
 HY3_INLINE I grid_of_4(const Grid* grid, I index) {

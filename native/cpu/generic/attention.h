@@ -144,8 +144,12 @@ struct CodedAttention {
     static void run(const SpanView& view, const SpanWork& work, Pieces pieces) {
         const int64_t n = view.tile.queries();
         const int groups = (view.layout.head_dim + kGroup - 1) / kGroup;
-        const CodedQueries queries{groups * int64_t{kGroup}, groups, pieces.take<int8_t>(n * groups * kGroup),
-                                   pieces.take<float>(n * groups), pieces.take<float>(n * groups)};
+        const CodedQueries queries{groups * int64_t{kGroup},
+                                   groups,
+                                   pieces.take<int8_t>(n * groups * kGroup),
+                                   pieces.take<int32_t>(n * groups),
+                                   pieces.take<float>(n * groups),
+                                   pieces.take<float>(n * groups)};
         score(view, queries, work);
         weigh_all(view, work);
         const CodedWeights weights{pieces.take<int8_t>(n * kSpan), pieces.take<int8_t>(n * kSpan),

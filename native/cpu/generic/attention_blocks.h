@@ -58,12 +58,17 @@ static void float_sums(int n_rows, int n_vectors, int depth, const float* a, int
 constexpr int kCodeRows = kFloatRows * kFloatWeights / 4 > 0 ? kFloatRows * kFloatWeights / 4 : 1;
 
 struct CodesQ8 {
-    static constexpr bool wide = true;  // key codes go up to 255
-    static constexpr int parts = 1;     // operands that a line of keys makes, of 4 columns each
+    // Key codes go up to 255. Where dot4() needs them signed, split() takes 128 off, and sums start from what
+    // that makes of them.
+    static constexpr bool wide = !kSignedDots;
+    static constexpr int taken_off = kSignedDots ? 128 : 0;
+    static constexpr int parts = 1;  // operands that a line of keys makes, of 4 columns each
     static constexpr float key_offset = kKeyOffsetQ8;  // what the codes have above the value
     static constexpr float value_offset = 0.0f;
     static constexpr bool grouped = false;  // one scale a row
-    HY3_INLINE void split(const std::byte* line, I out[parts]) { out[0] = load_bytes(line); }
+    HY3_INLINE void split(const std::byte* line, I out[parts]) {
+        out[0] = add_bytes(load_bytes(line), set_bytes(-taken_off));
+    }
     // Values of 4 positions, of 16 columns a vector.
     template <int vectors>
     HY3_INLINE void values(const std::byte* elements, int vector, int quad, I out[vectors]) {
@@ -76,6 +81,7 @@ struct CodesQ8 {
 
 struct CodesQ4 {
     static constexpr bool wide = false;
+    static constexpr int taken_off = 0;
     static constexpr int parts = 2;
     static constexpr float key_offset = kMiddleQ4;
     static constexpr float value_offset = kMiddleQ4;
@@ -100,8 +106,9 @@ struct CodedQueries {
     int64_t stride;  // of codes: head_dim rounded up to whole groups
     int groups;
     int8_t* codes;  // (n, stride)
+    int32_t* sum;   // (n, groups): of the codes
     float* scale;   // (n, groups)
-    float* bias;    // (n, groups): -offset * scale * sum of the codes
+    float* bias;    // (n, groups): -offset * scale * sum
 };
 
 static void code_query(int head_dim, float offset, const float* x, int i, const CodedQueries& out) {
@@ -111,8 +118,10 @@ static void code_query(int head_dim, float offset, const float* x, int i, const 
         for (int d = 0; d < columns; d++) padded[d] = x[g * kGroup + d];
         int32_t sums[2];
         const float scale = quantize_group(padded, out.codes + i * out.stride + g * kGroup, sums);
-        out.scale[i * out.groups + g] = scale;
-        out.bias[i * out.groups + g] = -offset * scale * static_cast<float>(sums[0] + sums[1]);
+        const int at = i * out.groups + g, sum = sums[0] + sums[1];
+        out.sum[at] = sum;
+        out.scale[at] = scale;
+        out.bias[at] = -offset * scale * static_cast<float>(sum);
     }
 }
 
@@ -130,8 +139,10 @@ static void score_block(const KvLayout& layout, const std::byte* keys, int p, co
         for (int v = 0; v < vectors; v++) sum[r][v] = set1(0.0f);
     for (int g = 0; g < queries.groups; g++) {
         I dots[rows][vectors];
-        for (int r = 0; r < rows; r++)
-            for (int v = 0; v < vectors; v++) dots[r][v] = iset1(0);
+        for (int r = 0; r < rows; r++) {
+            const I start = iset1(Codes::taken_off * queries.sum[(row + r) * queries.groups + g]);
+            for (int v = 0; v < vectors; v++) dots[r][v] = start;
+        }
         const int end = layout.head_dim < (g + 1) * kGroup ? layout.head_dim : (g + 1) * kGroup;
         for (int d = g * kGroup; d < end; d += line_columns) {
             I operands[vectors][Codes::parts];
