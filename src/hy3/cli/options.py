@@ -283,6 +283,12 @@ engine_options = Group(
     ],
 )
 
+
+def seed_option(text: str) -> Callable[[Any], Any]:
+    return click.option("--seed", type=Whole(0, (1 << 64) - 1, "Give 0 or more"), metavar="N", help=text)
+
+
+default_seed_option = seed_option("Seed of the sampling. Left out: random, and printed.")
 stop_option = click.option(
     "--stop", type=Stop(), multiple=True, help="Stop at this text; may be given several times."
 )
@@ -329,12 +335,7 @@ sampling_options = Group(
             metavar="X",
             help="Makes the last 64 tokens less likely; 1 is no penalty.",
         ),
-        click.option(
-            "--seed",
-            type=Whole(0, (1 << 64) - 1, "Give 0 or more"),
-            metavar="N",
-            help="Seed of the sampling. Left out: random, and printed.",
-        ),
+        default_seed_option,
         stop_option,
     ],
 )

@@ -19,9 +19,11 @@ from hy3.cli.options import (
     Real,
     SamplingOptions,
     Whole,
+    default_seed_option,
     engine_options,
     model_option,
     sampling_options,
+    seed_option,
     stop_option,
 )
 from hy3.errors import Hy3Error
@@ -126,7 +128,8 @@ EXTRA = ("fastapi", "uvicorn", "prometheus_client")
     metavar="N",
     help="Most tokens of thinking where a request does not say.",
 )
-@sampling_options.without(stop_option)
+@sampling_options.without(default_seed_option, stop_option)
+@seed_option("Seed for requests that give none. Left out: another one each time.")
 @engine_options
 def serve(
     model: str | None,
