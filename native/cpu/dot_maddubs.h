@@ -1,7 +1,7 @@
 // dot4() on AVX2.
 
 constexpr int kRowBlock = 2;
-constexpr int kWideOffset = 128;
+constexpr int kWideOffset = 0;
 constexpr bool kSignedDots = false;
 struct Dot4Tile;
 using Tile = Dot4Tile;
@@ -23,4 +23,17 @@ HY3_INLINE __m256i dot4_half(__m256i sum, __m256i u8, __m256i s8) {
 template <bool wide>
 HY3_INLINE I dot4(I sum, I u8, I s8) {
     return {dot4_half<wide>(sum.lo, u8.lo, s8.lo), dot4_half<wide>(sum.hi, u8.hi, s8.hi)};
+}
+// Signed codes: their magnitudes, times activations that take the codes' signs. At most 128 * 127, so that
+// two products fit 16 bits.
+template <bool eight_bits>
+HY3_INLINE __m256i dot4_weights_half(__m256i sum, __m256i codes, __m256i s8) {
+    if constexpr (eight_bits)
+        return dot4_half<false>(sum, _mm256_abs_epi8(codes), _mm256_sign_epi8(s8, codes));
+    return dot4_half<false>(sum, codes, s8);
+}
+template <bool eight_bits>
+HY3_INLINE I dot4_weights(I sum, I codes, I s8) {
+    return {dot4_weights_half<eight_bits>(sum.lo, codes.lo, s8.lo),
+            dot4_weights_half<eight_bits>(sum.hi, codes.hi, s8.hi)};
 }

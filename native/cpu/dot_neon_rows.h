@@ -3,22 +3,30 @@
 struct NeonRows {
     // See generic/tile.h. Dot products add the columns of a group, and pairwise additions bring the rows to
     // their lanes.
-    template <int group, bool wide>
-    HY3_INLINE void dot_rows(const uint8_t* rows, int64_t stride, const int8_t* q, I out[64 / group]) {
-        static_assert(!wide, "weight codes are signed (kWideOffset)");
-        for (int part = 0; part < 64 / group; part++, rows += group, q += group)
-            out[part] = by_quarter<I>([&](int j) {
-                int32x4_t dots[4];
-                for (int r = 0; r < 4; r++) dots[r] = dot_columns<group>(rows + (4 * j + r) * stride, q);
-                return vpaddq_s32(vpaddq_s32(dots[0], dots[1]), vpaddq_s32(dots[2], dots[3]));
-            });
+    template <int group, bool, int n, typename Codes>
+    HY3_INLINE void dot_rows(const Codes& codes, const int8_t* const* q, I (*out)[64 / group]) {
+        for (int j = 0; j < 4; j++) {
+            int32x4_t dots[n][64 / group][4];
+            for (int r = 0; r < 4; r++) {
+                const I row = codes(4 * j + r);
+                for (int i = 0; i < n; i++)
+                    for (int part = 0; part < 64 / group; part++)
+                        dots[i][part][r] = dot_columns<group>(row, q[i], part);
+            }
+            for (int i = 0; i < n; i++)
+                for (int part = 0; part < 64 / group; part++) {
+                    const auto& d = dots[i][part];
+                    out[i][part].q[j] = vpaddq_s32(vpaddq_s32(d[0], d[1]), vpaddq_s32(d[2], d[3]));
+                }
+        }
     }
 
+    // Columns of group `part`.
     template <int columns>
-    HY3_INLINE int32x4_t dot_columns(const uint8_t* row, const int8_t* q) {
+    HY3_INLINE int32x4_t dot_columns(const I& row, const int8_t* q, int part) {
         int32x4_t sum = vdupq_n_s32(0);
-        for (int c = 0; c < columns; c += 16)
-            sum = dot4_quarter(sum, vreinterpretq_s8_u8(vld1q_u8(row + c)), vld1q_s8(q + c));
+        for (int k = part * columns / 16; k < (part + 1) * columns / 16; k++)
+            sum = dot4_quarter(sum, vreinterpretq_s8_s32(row.q[k]), vld1q_s8(q + 16 * k));
         return sum;
     }
 };

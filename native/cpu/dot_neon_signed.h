@@ -19,9 +19,8 @@ struct LaneTile : NeonRows {
         Words::interleave(rows, stride, words);
     }
 
-    template <int columns, bool wide, int n>
+    template <int columns, bool, int n>
     HY3_INLINE void add_dots(const uint8_t* words, const int8_t* const* q, int64_t column, I* dots) {
-        static_assert(!wide, "weight codes are signed (kWideOffset)");
         for (int c = 0; c < columns; c += 16, words += 256) {
             int8x16_t x[n];
             for (int i = 0; i < n; i++) x[i] = vld1q_s8(q[i] + column + c);

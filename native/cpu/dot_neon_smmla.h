@@ -34,9 +34,8 @@ struct MatrixTile : NeonRows {
         }
     }
 
-    template <int columns, bool wide, int n>
+    template <int columns, bool, int n>
     HY3_INLINE void add_dots(const uint8_t* words, const int8_t* const* q, int64_t column, I* dots) {
-        static_assert(!wide, "weight codes are signed (kWideOffset)");
         constexpr int pairs =
             (n + 1) / 2;           // of activation rows; the last is paired with itself where n is odd
         int32x4_t sums[pairs][8];  // [pair of weight rows]: (w0 x0, w0 x1, w1 x0, w1 x1)

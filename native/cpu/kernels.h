@@ -47,6 +47,8 @@ struct ProductRows {
     const QuantizedRows* q = nullptr;  // for quantized weights
     const int32_t* index = nullptr;
     int64_t n = 0;
+
+    [[gnu::always_inline]] int64_t row(int64_t i) const { return index != nullptr ? index[i] : i; }
 };
 
 // What one call of attention computes together, so that keys and values are read once for all: the query

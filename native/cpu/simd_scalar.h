@@ -19,7 +19,7 @@ struct I {
 constexpr int kRowBlock = 1;      // activation rows a quantized product keeps in registers
 constexpr int kFloatWeights = 1;  // weight rows and
 constexpr int kFloatRows = 1;     // activation rows a float product keeps in registers
-// What weight codes of eight bits are shifted by: 128, or 0 if dot4<false>() takes signed ones as well.
+// What weight codes of eight bits are shifted by: 128, or 0 where dot4_weights() takes signed ones.
 constexpr int kWideOffset = 128;
 // Whether dot4() takes all bytes as signed, and has no wide form.
 constexpr bool kSignedDots = false;
@@ -166,6 +166,11 @@ HY3_INLINE I dot4(I sum, I u8, I s8) {
     __builtin_memcpy(s, s8.v, 64);
     for (int i = 0; i < 64; i++) sum.v[i / 4] += u[i] * s[i];
     return sum;
+}
+// The same for weight codes: of seven bits, or of eight and shifted by kWideOffset.
+template <bool eight_bits>
+HY3_INLINE I dot4_weights(I sum, I codes, I s8) {
+    return dot4<eight_bits>(sum, codes, s8);
 }
 HY3_INLINE F to_float(I x) {
     F out;

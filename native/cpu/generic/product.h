@@ -3,142 +3,80 @@
 // Quantized weights: for each output, over the groups of columns in order,
 //   acc = fma(dot, scale_w * scale_x, acc)    dot: the exact integer sum of the group
 //   acc = fma(bias_w, scale_x * sum_x, acc)   where the format has minima
-// Both paths below do exactly this, so which of them runs changes no bit: for one or two activation rows the
-// 16 weight rows are dotted one by one and the sums transposed; for more, the weights are transposed once and
-// every activation row uses them, a lane per weight row.
+// Both paths do exactly this, so which of them runs changes no bit: for one or two activation rows the
+// 16 weight rows are dotted one by one and the sums transposed (few_rows.h); for more, the weights are
+// transposed once and every activation row uses them, a lane per weight row.
 //
 // Float weights: 16 sums by column, each a chain of fma, added up in one fixed tree.
+
+// The parts of a row of activations that a product needs, from a column on.
+template <int group>
+struct ActivationRow {
+    const int8_t* q;
+    const float* scale;  // by 32 columns
+    const int32_t* sum;  // by group
+    const float* float_sum;
+
+    HY3_INLINE ActivationRow of(const QuantizedRows& x, int64_t row, int64_t column) {
+        const int64_t at = row * (x.stride / 32) + column / 32;
+        const int8_t* q = x.q + row * x.stride + column;
+        if constexpr (group == 32) return {q, x.scale + at, x.sum32 + at, x.fsum32 + at};
+        return {q, x.scale + at, x.sum16 + 2 * at, x.fsum16 + 2 * at};
+    }
+};
+
+// What group g adds to the 16 sums of an activation row.
+template <int group, bool has_bias>
+HY3_INLINE F add_group(F acc, I dots, int g, const Panel& s, const ActivationRow<group>& x) {
+    acc = fma(to_float(dots), mul(load(s.scale + g * kPanel), set1(x.scale[g * group / 32])), acc);
+    if constexpr (has_bias) acc = fma(load(s.bias + g * kPanel), set1(x.float_sum[g]), acc);
+    return acc;
+}
+
+#include "cpu/generic/few_rows.h"
 
 // Unpacks columns [column, column + columns) of 16 rows.
 using UnpackPanel = void (*)(const uint8_t* const* rows, int64_t column, int columns, Panel& panel);
 
-template <typename Format>
-static void unpack_panel(const uint8_t* const* rows, int64_t column, int columns, Panel& panel) {
-    using Block = typename Format::Block;
-    const int64_t blocks = columns / Format::elements;
-    for (int64_t r = 0; r < kPanel; r++) {
-        const auto* from = reinterpret_cast<const Block*>(rows[r]) + column / Format::elements;
-        uint8_t* u = panel.rows + r * Panel::stride;
-        // Ask for the row's next columns: the turn comes back to it after the other 15 rows.
-        const auto* next = reinterpret_cast<const uint8_t*>(from + blocks);
-        for (int64_t line = 0; line < blocks * static_cast<int64_t>(sizeof(Block)); line += 64)
-            __builtin_prefetch(next + line, 0, 2);
-        if constexpr (Format::elements == 32) {
-            // Beside the last block of an odd number: any codes, since activations are zero there.
-            for (int64_t b = 0; b < blocks; b += 2)
-                store_bytes(u + 32 * b, Format::codes(from[b], from[b + 1 < blocks ? b + 1 : b]));
-            for (int64_t b = 0; b < blocks; b++) Format::scales(from[b], panel, b, r);
-        } else {
-            for (int64_t b = 0; b < blocks; b++) Format::codes(from[b], u + 256 * b);
-        }
-    }
-    if constexpr (Format::elements == 32) {
-        Format::widen(panel, blocks);
-    } else {
-        constexpr int lanes = Format::elements / Format::group * kPanel;
-        const int64_t first = column / Format::elements;
-        for (int64_t b = 0; b < blocks; b++)
-            Format::scales({rows, (first + b) * static_cast<int64_t>(sizeof(Block))}, panel.scale + b * lanes,
-                           panel.bias + b * lanes);
-    }
-}
-
-// So many activation rows at most are dotted one by one: transposing the weights would cost more.
-constexpr int64_t kSingles = 2;
-
-// The arithmetic, for all formats that have these in common (see panel.h).
-template <int group, bool wide, bool has_bias>
+// Many rows: the arithmetic, for all formats that have these in common (see panel.h).
+template <int group, bool eight_bits, bool has_bias>
 struct QuantizedProduct {
-    HY3_INLINE const int32_t* sums(const QuantizedRows& x, int64_t row) {
-        return group == 32 ? x.sum32 + row * (x.stride / 32) : x.sum16 + row * (x.stride / 16);
-    }
-    HY3_INLINE const float* float_sums(const QuantizedRows& x, int64_t row) {
-        return group == 32 ? x.fsum32 + row * (x.stride / 32) : x.fsum16 + row * (x.stride / 16);
-    }
-
-    // What one group adds to the 16 sums of an activation row.
-    HY3_INLINE F accumulate(F acc, I dots, int g, const Panel& s, float x_scale, float x_float_sum) {
-        acc = fma(to_float(dots), mul(load(s.scale + g * kPanel), set1(x_scale)), acc);
-        if constexpr (has_bias) acc = fma(load(s.bias + g * kPanel), set1(x_float_sum), acc);
-        return acc;
-    }
-
-    // One activation row: dots of each weight row with it, then a lane per weight row.
-    static void single(int offset, const QuantizedRows& x, int64_t row, int64_t column, int columns,
-                       const Panel& s, float* tile) {
-        const int8_t* q = x.q + row * x.stride + column;
-        const float* scale = x.scale + row * (x.stride / 32) + column / 32;
-        const int32_t* sum = sums(x, row) + column / group;
-        const float* float_sum = float_sums(x, row) + column / group;
-        F acc = load(tile);
-        for (int first = 0; first < columns; first += 64) {
-            I dots[64 / group];
-            Tile::template dot_rows<group, wide>(s.rows + first, Panel::stride, q + first, dots);
-            for (int part = 0; part < 64 / group; part++) {
-                const int g = first / group + part;
-                if (first + part * group >= columns) break;
-                const I correction = iset1(-offset * sum[g]);
-                acc =
-                    accumulate(acc, iadd(dots[part], correction), g, s, scale[g * group / 32], float_sum[g]);
-            }
-        }
-        store(tile, acc);
-    }
-
     // n activation rows at once, n known to the compiler.
     template <int n>
-    static void block(int offset, const QuantizedRows& x, const int64_t* rows, int64_t column, int columns,
+    static void block(int offset, const QuantizedRows& q, const int64_t* rows, int64_t column, int columns,
                       const Panel& s, float* tile) {
-        const int8_t* q[n];
-        const float* scale[n];
-        const int32_t* sum[n];
-        const float* float_sum[n];
+        ActivationRow<group> x[n];
+        const int8_t* codes[n];
         F acc[n];
         for (int i = 0; i < n; i++) {
-            q[i] = x.q + rows[i] * x.stride + column;
-            scale[i] = x.scale + rows[i] * (x.stride / 32) + column / 32;
-            sum[i] = sums(x, rows[i]) + column / group;
-            float_sum[i] = float_sums(x, rows[i]) + column / group;
+            x[i] = ActivationRow<group>::of(q, rows[i], column);
+            codes[i] = x[i].q;
             acc[i] = load(tile + i * kPanel);
         }
         for (int g = 0; g * group < columns; g++) {
             I dots[n];
-            for (int i = 0; i < n; i++) dots[i] = iset1(-offset * sum[i][g]);
-            Tile::add_dots<group, wide, n>(s.words + g * group * kPanel, q, g * group, dots);
-            for (int i = 0; i < n; i++)
-                acc[i] = accumulate(acc[i], dots[i], g, s, scale[i][g * group / 32], float_sum[i][g]);
+            for (int i = 0; i < n; i++) dots[i] = iset1(-offset * x[i].sum[g]);
+            Tile::add_dots<group, eight_bits, n>(s.words + g * group * kPanel, codes, g * group, dots);
+            for (int i = 0; i < n; i++) acc[i] = add_group<group, has_bias>(acc[i], dots[i], g, s, x[i]);
         }
         for (int i = 0; i < n; i++) store(tile + i * kPanel, acc[i]);
     }
 
-    static void run(UnpackPanel unpack, int offset, const Matrix& w, int64_t first, int count,
-                    const ProductRows& rows, float* tile, void* scratch) {
-        const uint8_t* weights[kPanel];
-        for (int r = 0; r < kPanel; r++) weights[r] = w.row(first + (r < count ? r : count - 1));
+    static void run(UnpackPanel unpack, int offset, const uint8_t* const* weights, int64_t cols,
+                    const ProductRows& rows, float* tile, Panel& panel) {
         for (int64_t i = 0; i < rows.n * kPanel; i++) tile[i] = 0.0f;
-        Panel& panel = *static_cast<Panel*>(scratch);
-        for (int64_t column = 0; column < w.cols; column += kColumns) {
-            const int columns = static_cast<int>(w.cols - column < kColumns ? w.cols - column : kColumns);
+        for (int64_t column = 0; column < cols; column += kColumns) {
+            const int columns = static_cast<int>(cols - column < kColumns ? cols - column : kColumns);
             unpack(weights, column, columns, panel);
-            run_columns(offset, rows, column, columns, tile, panel);
-        }
-    }
-
-    static void run_columns(int offset, const ProductRows& rows, int64_t column, int columns, float* tile,
-                            Panel& s) {
-        if (rows.n <= kSingles) {
-            for (int64_t i = 0; i < rows.n; i++)
-                single(offset, *rows.q, rows.index != nullptr ? rows.index[i] : i, column, columns, s,
-                       tile + i * kPanel);
-            return;
-        }
-        for (int first = 0; first < columns; first += 64)
-            Tile::interleave(s.rows + first, Panel::stride, s.words + first * kPanel);
-        int64_t i = 0;
-        for (; i + kRowBlock <= rows.n; i += kRowBlock)
-            some_rows<kRowBlock>(kRowBlock, i, offset, rows, column, columns, tile, s);
-        if constexpr (kRowBlock > 1) {
-            if (i < rows.n) some_rows<kRowBlock - 1>(rows.n - i, i, offset, rows, column, columns, tile, s);
+            for (int first = 0; first < columns; first += 64)
+                Tile::interleave(panel.rows + first, Panel::stride, panel.words + first * kPanel);
+            int64_t i = 0;
+            for (; i + kRowBlock <= rows.n; i += kRowBlock)
+                some_rows<kRowBlock>(kRowBlock, i, offset, rows, column, columns, tile, panel);
+            if constexpr (kRowBlock > 1) {
+                if (i < rows.n)
+                    some_rows<kRowBlock - 1>(rows.n - i, i, offset, rows, column, columns, tile, panel);
+            }
         }
     }
 
@@ -150,7 +88,7 @@ struct QuantizedProduct {
             if (count < n) return some_rows<n - 1>(count, first, offset, rows, column, columns, tile, s);
         }
         int64_t block_rows[n];
-        for (int r = 0; r < n; r++) block_rows[r] = rows.index != nullptr ? rows.index[first + r] : first + r;
+        for (int r = 0; r < n; r++) block_rows[r] = rows.row(first + r);
         block<n>(offset, *rows.q, block_rows, column, columns, s, tile + first * kPanel);
     }
 };
@@ -158,8 +96,13 @@ struct QuantizedProduct {
 template <typename Format>
 HY3_INLINE void quantized(const Matrix& w, int64_t first, int count, const ProductRows& rows, float* tile,
                           void* scratch) {
-    QuantizedProduct<Format::group, Format::wide, Format::has_bias>::run(
-        unpack_panel<Format>, Format::offset, w, first, count, rows, tile, scratch);
+    const uint8_t* weights[kPanel];
+    for (int r = 0; r < kPanel; r++) weights[r] = w.row(first + (r < count ? r : count - 1));
+    Panel& panel = *static_cast<Panel*>(scratch);
+    if (rows.n == 1) return few_rows<Format, 1>(weights, w.cols, rows, tile, panel);
+    if (rows.n == 2) return few_rows<Format, 2>(weights, w.cols, rows, tile, panel);
+    QuantizedProduct<Format::group, Format::eight_bits, Format::has_bias>::run(
+        unpack_panel<Format>, Format::offset, weights, w.cols, rows, tile, panel);
 }
 
 struct LoadF32 {
@@ -258,8 +201,7 @@ struct FloatProduct {
         for (int64_t done = 0; done < rows.n; done += kFloatBatch) {
             const int64_t n = rows.n - done < kFloatBatch ? rows.n - done : kFloatBatch;
             const float* x[kFloatBatch];
-            for (int64_t i = 0; i < n; i++)
-                x[i] = rows.f + (rows.index != nullptr ? rows.index[done + i] : done + i) * w.cols;
+            for (int64_t i = 0; i < n; i++) x[i] = rows.f + rows.row(done + i) * w.cols;
             const int64_t span = n <= kFloatRows ? w.cols : kFloatSpan;
             for (int64_t from = 0; from < w.cols; from += span) {
                 const int64_t to = from + span < w.cols ? from + span : w.cols;

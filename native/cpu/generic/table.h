@@ -4,6 +4,7 @@
 // clang-format off
 #include "cpu/generic/panel.h"
 #include "cpu/generic/unpack.h"
+#include "cpu/generic/unpack_panel.h"
 #include "cpu/generic/tile.h"
 #include "cpu/generic/product.h"
 #include "cpu/generic/rows.h"

@@ -2,9 +2,11 @@
 //   Block       its storage (quant/blocks.h); elements: columns in a block
 //   group       columns that share a scale: 16 or 32
 //   offset      what u is shifted by to be unsigned; kWideOffset where it takes all of eight bits
-//   wide        whether u can exceed 127
+//   eight_bits  whether u takes all of eight bits; if not, it is at most 127
 //   has_bias    whether the format has minima
-//   codes       u: 64 of two blocks of 32 columns as a vector, or 256 of a super-block to memory
+//   codes       u: 64 columns as a vector, of two blocks of 32 or of a quarter of a super-block; where
+//   quarters
+//               have much of the work in common, 256 of a super-block to memory
 //   scales      of a block of 32: scale and bias as float16, to lane `row` of the panel; `widen` converts
 //               them all. Of super-blocks: scale and bias of 16 rows at once.
 
@@ -25,7 +27,7 @@ struct Small {  // 32 columns, one scale
     static constexpr int elements = 32;
     static constexpr int group = 32;
     static constexpr int offset = 0;
-    static constexpr bool wide = false;
+    static constexpr bool eight_bits = false;
     static constexpr bool has_bias = false;
     HY3_INLINE void scales(const B& b, Panel& p, int64_t block, int64_t row) {
         p.half[block * kPanel + row] = b.d;
@@ -72,7 +74,7 @@ struct UnpackQ5_1 : SmallWithMin<BlockQ5_1> {
 
 struct UnpackQ8_0 : Small<BlockQ8_0> {
     static constexpr int offset = kWideOffset;
-    static constexpr bool wide = kWideOffset != 0;
+    static constexpr bool eight_bits = true;
     HY3_INLINE I codes(const Block& a, const Block& b) {
         return add_bytes(load_halves(a.qs, b.qs), set_bytes(offset));
     }
@@ -80,7 +82,7 @@ struct UnpackQ8_0 : Small<BlockQ8_0> {
 
 struct UnpackIQ4_NL : Small<BlockIQ4_NL> {
     static constexpr int offset = kWideOffset;
-    static constexpr bool wide = kWideOffset != 0;
+    static constexpr bool eight_bits = true;
     HY3_INLINE I codes(const Block& a, const Block& b) {
         return add_bytes(lookup_16(kvalues_iq4nl, nibbles_by_16(a.qs, b.qs)), set_bytes(offset));
     }
@@ -119,7 +121,7 @@ struct Super {
     static constexpr int elements = 256;
     static constexpr int group = group_columns;
     static constexpr int offset = 0;
-    static constexpr bool wide = false;
+    static constexpr bool eight_bits = false;
     static constexpr bool has_bias = false;
 };
 
@@ -141,11 +143,10 @@ constexpr uint32_t kLowNibbles = 0x0f0f0f0f;
 
 struct UnpackQ2_K : Super<BlockQ2_K, 16> {
     static constexpr bool has_bias = true;
-    HY3_INLINE void codes(const Block& b, uint8_t* u) {
-        for (int half = 0; half < 2; half++, u += 128) {
-            store_bytes(u, bit_planes<0, 2, 0x03030303>(b.qs + 32 * half));
-            store_bytes(u + 64, bit_planes<4, 6, 0x03030303>(b.qs + 32 * half));
-        }
+    template <int quarter>
+    HY3_INLINE I codes(const Block& b) {
+        constexpr int bit = quarter % 2 * 4;
+        return bit_planes<bit, bit + 2, 0x03030303>(b.qs + quarter / 2 * 32);
     }
     HY3_INLINE void scales(const BlockRows& b, float* scale, float* bias) {
         I packed[4], end[4];
@@ -161,16 +162,11 @@ struct UnpackQ2_K : Super<BlockQ2_K, 16> {
 
 struct UnpackQ3_K : Super<BlockQ3_K, 16> {
     static constexpr int offset = 4;
-    template <int low, int high>
-    HY3_INLINE I part(const uint8_t* qs, const uint8_t* hmask) {
-        return either(bit_planes<low, low + 2, 0x03030303>(qs),
-                      bit_planes<high, high + 1, 0x04040404>(hmask));
-    }
-    HY3_INLINE void codes(const Block& b, uint8_t* u) {
-        store_bytes(u, part<0, -2>(b.qs, b.hmask));
-        store_bytes(u + 64, part<4, 0>(b.qs, b.hmask));
-        store_bytes(u + 128, part<0, 2>(b.qs + 32, b.hmask));
-        store_bytes(u + 192, part<4, 4>(b.qs + 32, b.hmask));
+    template <int quarter>
+    HY3_INLINE I codes(const Block& b) {
+        constexpr int low = quarter % 2 * 4, high = 2 * quarter - 2;
+        return either(bit_planes<low, low + 2, 0x03030303>(b.qs + quarter / 2 * 32),
+                      bit_planes<high, high + 1, 0x04040404>(b.hmask));
     }
     template <int low, int high>
     HY3_INLINE I four(I lows, I highs) {
@@ -206,33 +202,28 @@ struct SixBitScales : Super<B, 32> {  // Q4_K and Q5_K: d, dmin, then 12 bytes
 };
 
 struct UnpackQ4_K : SixBitScales<BlockQ4_K> {
-    HY3_INLINE void codes(const BlockQ4_K& b, uint8_t* u) {
-        for (int j = 0; j < 4; j++) store_bytes(u + 64 * j, bit_planes<0, 4, kLowNibbles>(b.qs + 32 * j));
+    template <int quarter>
+    HY3_INLINE I codes(const BlockQ4_K& b) {
+        return bit_planes<0, 4, kLowNibbles>(b.qs + 32 * quarter);
     }
 };
 
 struct UnpackQ5_K : SixBitScales<BlockQ5_K> {
-    template <int high>
-    HY3_INLINE I part(const uint8_t* qs, const uint8_t* qh) {
-        return either(bit_planes<0, 4, kLowNibbles>(qs), bit_planes<high, high + 1, 0x10101010>(qh));
-    }
-    HY3_INLINE void codes(const BlockQ5_K& b, uint8_t* u) {
-        store_bytes(u, part<-4>(b.qs, b.qh));
-        store_bytes(u + 64, part<-2>(b.qs + 32, b.qh));
-        store_bytes(u + 128, part<0>(b.qs + 64, b.qh));
-        store_bytes(u + 192, part<2>(b.qs + 96, b.qh));
+    template <int quarter>
+    HY3_INLINE I codes(const BlockQ5_K& b) {
+        constexpr int high = 2 * quarter - 4;
+        return either(bit_planes<0, 4, kLowNibbles>(b.qs + 32 * quarter),
+                      bit_planes<high, high + 1, 0x10101010>(b.qh));
     }
 };
 
 struct UnpackQ6_K : Super<BlockQ6_K, 16> {
     static constexpr int offset = 32;
-    HY3_INLINE void codes(const Block& b, uint8_t* u) {
-        for (int half = 0; half < 2; half++, u += 128) {
-            const I low = load_bytes(b.ql + 64 * half);
-            const uint8_t* high = b.qh + 32 * half;
-            store_bytes(u, either(bits<0, kLowNibbles>(low), bit_planes<-4, -2, 0x30303030>(high)));
-            store_bytes(u + 64, either(bits<4, kLowNibbles>(low), bit_planes<0, 2, 0x30303030>(high)));
-        }
+    template <int quarter>
+    HY3_INLINE I codes(const Block& b) {
+        constexpr int low = quarter % 2 * 4, high = low - 4;
+        return either(bits<low, kLowNibbles>(load_bytes(b.ql + quarter / 2 * 64)),
+                      bit_planes<high, high + 2, 0x30303030>(b.qh + quarter / 2 * 32));
     }
     HY3_INLINE void scales(const BlockRows& b, float* scale, float*) {
         I packed[4], end[4];
@@ -245,12 +236,11 @@ struct UnpackQ6_K : Super<BlockQ6_K, 16> {
 
 struct UnpackIQ4_XS : Super<BlockIQ4_XS, 32> {
     static constexpr int offset = kWideOffset;
-    static constexpr bool wide = kWideOffset != 0;
-    HY3_INLINE void codes(const Block& b, uint8_t* u) {
-        for (int i = 0; i < 4; i++) {
-            const I nibbles = nibbles_by_16(b.qs + 32 * i, b.qs + 32 * i + 16);
-            store_bytes(u + 64 * i, add_bytes(lookup_16(kvalues_iq4nl, nibbles), set_bytes(offset)));
-        }
+    static constexpr bool eight_bits = true;
+    template <int quarter>
+    HY3_INLINE I codes(const Block& b) {
+        const I nibbles = nibbles_by_16(b.qs + 32 * quarter, b.qs + 32 * quarter + 16);
+        return add_bytes(lookup_16(kvalues_iq4nl, nibbles), set_bytes(offset));
     }
     HY3_INLINE void scales(const BlockRows& b, float* scale, float*) {
         I head[4];  // d, scales_h; scales_l: the low bits of groups 2i, 2i + 1 in byte i

@@ -138,11 +138,11 @@ struct UnpackIQ3_XXS : Super<BlockIQ3_XXS, 32> {
 
 struct UnpackIQ3_S : Super<BlockIQ3_S, 32> {
     static constexpr int offset = 16;
-    HY3_INLINE void codes(const Block& b, uint8_t* u) {
-        for (int i = 0; i < 4; i++) {
-            const I grid = grid_of_4(iq3s_grid, indices<1>(b.qs + 16 * i, b.qh[2 * i], b.qh[2 * i + 1]));
-            store_bytes(u + 64 * i, signed_bytes(grid, read_u64(b.signs + 8 * i), offset));
-        }
+    template <int quarter>
+    HY3_INLINE I codes(const Block& b) {
+        const uint8_t* high = b.qh + 2 * quarter;
+        const I grid = grid_of_4(iq3s_grid, indices<1>(b.qs + 16 * quarter, high[0], high[1]));
+        return signed_bytes(grid, read_u64(b.signs + 8 * quarter), offset);
     }
     HY3_INLINE void scales(const BlockRows& b, float* scale, float*) {
         I end[4];

@@ -1,0 +1,64 @@
+// One or two rows of activations times 16 quantized weight rows. The codes are multiplied as they are
+// unpacked: no panel of them is written and read again, except for formats that are unpacked 256 columns at a
+// time. With more rows transposing the codes pays.
+
+// Adds the groups of 64 columns, or of the 32 that are left, to the sums of an activation row.
+template <typename Format>
+HY3_INLINE F add_64(F acc, const I* dots, int first, int columns, const Panel& s,
+                    const ActivationRow<Format::group>& x) {
+    constexpr int group = Format::group;
+    for (int part = 0; part < 64 / group; part++) {
+        if (first + part * group >= columns) break;
+        const int g = first / group + part;
+        I sum = dots[part];
+        if constexpr (Format::offset != 0) sum = iadd(sum, iset1(-Format::offset * x.sum[g]));
+        acc = add_group<group, Format::has_bias>(acc, sum, g, s, x);
+    }
+    return acc;
+}
+
+// Calls body(first, codes) for each 64 columns of the span, with codes(r) those of weight row r.
+template <typename Format, typename Body>
+HY3_INLINE void for_codes(const uint8_t* const* rows, int64_t column, int columns, Panel& panel,
+                          const Body& body) {
+    if constexpr (by_64<Format>) {
+        using Block = typename Format::Block;
+        const Block* blocks[kPanel];
+        for (int r = 0; r < kPanel; r++)
+            blocks[r] = reinterpret_cast<const Block*>(rows[r]) + column / Format::elements;
+        constexpr int64_t bytes = sizeof(Block) * 64 / Format::elements;  // of 64 columns
+        for_each_64<Format>(columns, [&](int step, auto codes) {
+            body(64 * step, [&](int r) {
+                // Ask for the row's next columns: they are read when the turn comes back to it.
+                __builtin_prefetch(
+                    reinterpret_cast<const uint8_t*>(blocks[r]) + bytes * (kColumns / 64 + step), 0, 2);
+                return codes(blocks[r]);
+            });
+        });
+    } else {
+        unpack_codes<Format>(rows, column, columns, panel);
+        for (int first = 0; first < columns; first += 64)
+            body(first, [&](int r) { return load_bytes(panel.rows + r * Panel::stride + first); });
+    }
+}
+
+template <typename Format, int n>
+static void few_rows(const uint8_t* const* weights, int64_t cols, const ProductRows& rows, float* tile,
+                     Panel& panel) {
+    F acc[n];
+    for (int i = 0; i < n; i++) acc[i] = set1(0.0f);
+    for (int64_t column = 0; column < cols; column += kColumns) {
+        const int columns = static_cast<int>(cols - column < kColumns ? cols - column : kColumns);
+        ActivationRow<Format::group> x[n];
+        for (int i = 0; i < n; i++) x[i] = ActivationRow<Format::group>::of(*rows.q, rows.row(i), column);
+        unpack_scales<Format>(weights, column, columns, panel);
+        for_codes<Format>(weights, column, columns, panel, [&](int first, const auto& codes) {
+            const int8_t* q[n];
+            for (int i = 0; i < n; i++) q[i] = x[i].q + first;
+            I dots[n][64 / Format::group];
+            Tile::template dot_rows<Format::group, Format::eight_bits, n>(codes, q, dots);
+            for (int i = 0; i < n; i++) acc[i] = add_64<Format>(acc[i], dots[i], first, columns, panel, x[i]);
+        });
+    }
+    for (int i = 0; i < n; i++) store(tile + i * kPanel, acc[i]);
+}
