@@ -1,10 +1,12 @@
 // dot4() on AVX2.
 
-constexpr int kRowBlock = 2;
+constexpr int kRowBlock = 4;
 constexpr int kWideOffset = 0;
 constexpr bool kSignedDots = false;
 struct Dot4Tile;
-using Tile = Dot4Tile;
+template <typename Interleaving>
+struct MaddubsTile;
+using Tile = MaddubsTile<Dot4Tile>;
 
 // maddubs adds pairs of products in 16 bits with saturation, which products of bytes above 127 can reach;
 // those take the wide way: even and odd bytes apart, 16-bit products added in 32 bits.
@@ -24,16 +26,61 @@ template <bool wide>
 HY3_INLINE I dot4(I sum, I u8, I s8) {
     return {dot4_half<wide>(sum.lo, u8.lo, s8.lo), dot4_half<wide>(sum.hi, u8.hi, s8.hi)};
 }
-// Signed codes: their magnitudes, times activations that take the codes' signs. At most 128 * 127, so that
-// two products fit 16 bits.
-template <bool eight_bits>
-HY3_INLINE __m256i dot4_weights_half(__m256i sum, __m256i codes, __m256i s8) {
-    if constexpr (eight_bits)
-        return dot4_half<false>(sum, _mm256_abs_epi8(codes), _mm256_sign_epi8(s8, codes));
-    return dot4_half<false>(sum, codes, s8);
+// Signed codes, of eight bits: their magnitudes, times activations that take the codes' signs. At most
+// 128 * 127, so that two products fit 16 bits.
+template <int code_bits>
+HY3_INLINE I magnitudes(I codes) {
+    if constexpr (code_bits == 8) return {_mm256_abs_epi8(codes.lo), _mm256_abs_epi8(codes.hi)};
+    return codes;
 }
-template <bool eight_bits>
+template <int code_bits>
+HY3_INLINE I signed_like(I s8, I codes) {
+    if constexpr (code_bits == 8)
+        return {_mm256_sign_epi8(s8.lo, codes.lo), _mm256_sign_epi8(s8.hi, codes.hi)};
+    return s8;
+}
+template <int code_bits>
 HY3_INLINE I dot4_weights(I sum, I codes, I s8) {
-    return {dot4_weights_half<eight_bits>(sum.lo, codes.lo, s8.lo),
-            dot4_weights_half<eight_bits>(sum.hi, codes.hi, s8.hi)};
+    return dot4<false>(sum, magnitudes<code_bits>(codes), signed_like<code_bits>(s8, codes));
 }
+
+// One after the other: gcc would make a tree of a chain of sums, and keep all its leaves in memory.
+HY3_INLINE __m256i add_next(__m256i sum, __m256i pairs) {
+    sum = _mm256_add_epi16(sum, pairs);
+    __asm__("" : "+x"(sum));
+    return sum;
+}
+
+// As generic/tile.h has it. The products of small codes are added in 16 bits for as long as they fit: to
+// bring each pair to 32 bits would be half of the work.
+template <typename Interleaving>
+struct MaddubsTile : Interleaving {
+    template <int columns, int code_bits, int n>
+    HY3_INLINE void add_dots(const uint8_t* words, const int8_t* const* q, int64_t column, I* dots) {
+        // So many pairs of products, each below 2^code_bits * 127, stay below 2^15.
+        constexpr int most = code_bits == 8 ? 1 : 1 << (7 - code_bits);
+        constexpr int run = most < columns / 4 ? most : columns / 4;
+        const __m256i ones = _mm256_set1_epi16(1);
+#pragma GCC unroll 8
+        for (int first = 0; first < columns / 4; first += run) {
+            I sums[n];
+#pragma GCC unroll 8
+            for (int word = first; word < first + run; word++) {
+                const I w = load_bytes(words + word * 64);
+                const I u8 = magnitudes<code_bits>(w);
+#pragma GCC unroll 8
+                for (int i = 0; i < n; i++) {
+                    const I x = signed_like<code_bits>(repeat4(q[i] + column + 4 * word), w);
+                    const I pairs = {_mm256_maddubs_epi16(u8.lo, x.lo), _mm256_maddubs_epi16(u8.hi, x.hi)};
+                    sums[i] = word == first
+                                  ? pairs
+                                  : I{add_next(sums[i].lo, pairs.lo), add_next(sums[i].hi, pairs.hi)};
+                }
+            }
+#pragma GCC unroll 8
+            for (int i = 0; i < n; i++)
+                dots[i] =
+                    iadd(dots[i], {_mm256_madd_epi16(sums[i].lo, ones), _mm256_madd_epi16(sums[i].hi, ones)});
+        }
+    }
+};

@@ -3,7 +3,7 @@
 struct NeonRows {
     // See generic/tile.h. Dot products add the columns of a group, and pairwise additions bring the rows to
     // their lanes.
-    template <int group, bool, int n, typename Codes>
+    template <int group, int, int n, typename Codes>
     HY3_INLINE void dot_rows(const Codes& codes, const int8_t* const* q, I (*out)[64 / group]) {
         for (int j = 0; j < 4; j++) {
             int32x4_t dots[n][64 / group][4];

@@ -19,7 +19,7 @@ struct LaneTile : NeonRows {
         Words::interleave(rows, stride, words);
     }
 
-    template <int columns, bool, int n>
+    template <int columns, int, int n>
     HY3_INLINE void add_dots(const uint8_t* words, const int8_t* const* q, int64_t column, I* dots) {
         for (int c = 0; c < columns; c += 16, words += 256) {
             int8x16_t x[n];

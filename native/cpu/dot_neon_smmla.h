@@ -34,7 +34,7 @@ struct MatrixTile : NeonRows {
         }
     }
 
-    template <int columns, bool, int n>
+    template <int columns, int, int n>
     HY3_INLINE void add_dots(const uint8_t* words, const int8_t* const* q, int64_t column, I* dots) {
         constexpr int pairs =
             (n + 1) / 2;           // of activation rows; the last is paired with itself where n is odd

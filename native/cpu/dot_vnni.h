@@ -18,7 +18,7 @@ template <bool wide>
 HY3_INLINE I dot4(I sum, I u8, I s8) {
     return {dot4_half(sum.lo, u8.lo, s8.lo), dot4_half(sum.hi, u8.hi, s8.hi)};
 }
-template <bool eight_bits>
+template <int code_bits>
 HY3_INLINE I dot4_weights(I sum, I codes, I s8) {
-    return dot4<eight_bits>(sum, codes, s8);
+    return dot4<code_bits == 8>(sum, codes, s8);
 }

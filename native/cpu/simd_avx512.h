@@ -97,9 +97,9 @@ template <bool wide>
 HY3_INLINE I dot4(I sum, I u8, I s8) {
     return _mm512_dpbusd_epi32(sum, u8, s8);
 }
-template <bool eight_bits>
+template <int code_bits>
 HY3_INLINE I dot4_weights(I sum, I codes, I s8) {
-    return dot4<eight_bits>(sum, codes, s8);
+    return dot4<code_bits == 8>(sum, codes, s8);
 }
 HY3_INLINE F to_float(I x) {
     return _mm512_cvtepi32_ps(x);

@@ -168,9 +168,9 @@ HY3_INLINE I dot4(I sum, I u8, I s8) {
     return sum;
 }
 // The same for weight codes: of seven bits, or of eight and shifted by kWideOffset.
-template <bool eight_bits>
+template <int code_bits>
 HY3_INLINE I dot4_weights(I sum, I codes, I s8) {
-    return dot4<eight_bits>(sum, codes, s8);
+    return dot4<code_bits == 8>(sum, codes, s8);
 }
 HY3_INLINE F to_float(I x) {
     F out;

@@ -56,7 +56,7 @@ static void few_rows(const uint8_t* const* weights, int64_t cols, const ProductR
             const int8_t* q[n];
             for (int i = 0; i < n; i++) q[i] = x[i].q + first;
             I dots[n][64 / Format::group];
-            Tile::template dot_rows<Format::group, Format::eight_bits, n>(codes, q, dots);
+            Tile::template dot_rows<Format::group, Format::code_bits, n>(codes, q, dots);
             for (int i = 0; i < n; i++) acc[i] = add_64<Format>(acc[i], dots[i], first, columns, panel, x[i]);
         });
     }

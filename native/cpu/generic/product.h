@@ -39,7 +39,7 @@ HY3_INLINE F add_group(F acc, I dots, int g, const Panel& s, const ActivationRow
 using UnpackPanel = void (*)(const uint8_t* const* rows, int64_t column, int columns, Panel& panel);
 
 // Many rows: the arithmetic, for all formats that have these in common (see panel.h).
-template <int group, bool eight_bits, bool has_bias>
+template <int group, int code_bits, bool has_bias>
 struct QuantizedProduct {
     // n activation rows at once, n known to the compiler.
     template <int n>
@@ -56,7 +56,7 @@ struct QuantizedProduct {
         for (int g = 0; g * group < columns; g++) {
             I dots[n];
             for (int i = 0; i < n; i++) dots[i] = iset1(-offset * x[i].sum[g]);
-            Tile::add_dots<group, eight_bits, n>(s.words + g * group * kPanel, codes, g * group, dots);
+            Tile::add_dots<group, code_bits, n>(s.words + g * group * kPanel, codes, g * group, dots);
             for (int i = 0; i < n; i++) acc[i] = add_group<group, has_bias>(acc[i], dots[i], g, s, x[i]);
         }
         for (int i = 0; i < n; i++) store(tile + i * kPanel, acc[i]);
@@ -101,7 +101,7 @@ HY3_INLINE void quantized(const Matrix& w, int64_t first, int count, const Produ
     Panel& panel = *static_cast<Panel*>(scratch);
     if (rows.n == 1) return few_rows<Format, 1>(weights, w.cols, rows, tile, panel);
     if (rows.n == 2) return few_rows<Format, 2>(weights, w.cols, rows, tile, panel);
-    QuantizedProduct<Format::group, Format::eight_bits, Format::has_bias>::run(
+    QuantizedProduct<Format::group, Format::code_bits, Format::has_bias>::run(
         unpack_panel<Format>, Format::offset, weights, w.cols, rows, tile, panel);
 }
 

@@ -4,7 +4,7 @@
 struct Dot4Tile {
     // 64 columns of 16 weight rows, codes(r) those of row r, times n activation rows: out[i] has the products
     // with q[i] by groups of columns, a lane per weight row, exact.
-    template <int group, bool eight_bits, int n, typename Codes>
+    template <int group, int code_bits, int n, typename Codes>
     HY3_INLINE void dot_rows(const Codes& codes, const int8_t* const* q, I (*out)[64 / group]) {
         I quads[n][4];
         for (int four = 0; four < 4; four++) {
@@ -12,7 +12,7 @@ struct Dot4Tile {
             for (int r = 0; r < 4; r++) {
                 const I row = codes(4 * four + r);
                 for (int i = 0; i < n; i++)
-                    dots[i][r] = dot4_weights<eight_bits>(iset1(0), row, load_bytes(q[i]));
+                    dots[i][r] = dot4_weights<code_bits>(iset1(0), row, load_bytes(q[i]));
             }
             for (int i = 0; i < n; i++)
                 quads[i][four] = sum_quarters(dots[i][0], dots[i][1], dots[i][2], dots[i][3]);
@@ -38,12 +38,12 @@ struct Dot4Tile {
 
     // dots[i] += the products of `columns` columns of the 16 weight rows with q[i][column...], i <
     // n; a lane per weight row, exact.
-    template <int columns, bool eight_bits, int n>
+    template <int columns, int code_bits, int n>
     HY3_INLINE void add_dots(const uint8_t* words, const int8_t* const* q, int64_t column, I* dots) {
         for (int word = 0; word < columns / 4; word++) {
             const I w = load_bytes(words + word * 64);
             for (int i = 0; i < n; i++)
-                dots[i] = dot4_weights<eight_bits>(dots[i], w, repeat4(q[i] + column + 4 * word));
+                dots[i] = dot4_weights<code_bits>(dots[i], w, repeat4(q[i] + column + 4 * word));
         }
     }
 };

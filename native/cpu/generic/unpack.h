@@ -2,7 +2,7 @@
 //   Block       its storage (quant/blocks.h); elements: columns in a block
 //   group       columns that share a scale: 16 or 32
 //   offset      what u is shifted by to be unsigned; kWideOffset where it takes all of eight bits
-//   eight_bits  whether u takes all of eight bits; if not, it is at most 127
+//   code_bits   u is below 2^code_bits, 4 to 8; with 8 it is signed where kWideOffset is 0
 //   has_bias    whether the format has minima
 //   codes       u: 64 columns as a vector, of two blocks of 32 or of a quarter of a super-block; where
 //   quarters
@@ -27,7 +27,7 @@ struct Small {  // 32 columns, one scale
     static constexpr int elements = 32;
     static constexpr int group = 32;
     static constexpr int offset = 0;
-    static constexpr bool eight_bits = false;
+    static constexpr int code_bits = 7;
     static constexpr bool has_bias = false;
     HY3_INLINE void scales(const B& b, Panel& p, int64_t block, int64_t row) {
         p.half[block * kPanel + row] = b.d;
@@ -49,11 +49,13 @@ struct SmallWithMin : Small<B> {
 };
 
 struct UnpackQ4_0 : Small<BlockQ4_0> {
+    static constexpr int code_bits = 4;
     static constexpr int offset = 8;
     HY3_INLINE I codes(const Block& a, const Block& b) { return nibbles_by_16(a.qs, b.qs); }
 };
 
 struct UnpackQ4_1 : SmallWithMin<BlockQ4_1> {
+    static constexpr int code_bits = 4;
     HY3_INLINE I codes(const BlockQ4_1& a, const BlockQ4_1& b) { return nibbles_by_16(a.qs, b.qs); }
 };
 
@@ -64,17 +66,19 @@ HY3_INLINE I five_bits(const Block& a, const Block& b) {
 }
 
 struct UnpackQ5_0 : Small<BlockQ5_0> {
+    static constexpr int code_bits = 5;
     static constexpr int offset = 16;
     HY3_INLINE I codes(const Block& a, const Block& b) { return five_bits(a, b); }
 };
 
 struct UnpackQ5_1 : SmallWithMin<BlockQ5_1> {
+    static constexpr int code_bits = 5;
     HY3_INLINE I codes(const BlockQ5_1& a, const BlockQ5_1& b) { return five_bits(a, b); }
 };
 
 struct UnpackQ8_0 : Small<BlockQ8_0> {
     static constexpr int offset = kWideOffset;
-    static constexpr bool eight_bits = true;
+    static constexpr int code_bits = 8;
     HY3_INLINE I codes(const Block& a, const Block& b) {
         return add_bytes(load_halves(a.qs, b.qs), set_bytes(offset));
     }
@@ -82,13 +86,14 @@ struct UnpackQ8_0 : Small<BlockQ8_0> {
 
 struct UnpackIQ4_NL : Small<BlockIQ4_NL> {
     static constexpr int offset = kWideOffset;
-    static constexpr bool eight_bits = true;
+    static constexpr int code_bits = 8;
     HY3_INLINE I codes(const Block& a, const Block& b) {
         return add_bytes(lookup_16(kvalues_iq4nl, nibbles_by_16(a.qs, b.qs)), set_bytes(offset));
     }
 };
 
 struct UnpackMXFP4 : Small<BlockMXFP4> {
+    static constexpr int code_bits = 5;
     static constexpr int offset = 16;
     HY3_INLINE I codes(const Block& a, const Block& b) {
         return add_bytes(lookup_16(kvalues_mxfp4, nibbles_by_16(a.qs, b.qs)), set_bytes(offset));
@@ -121,7 +126,7 @@ struct Super {
     static constexpr int elements = 256;
     static constexpr int group = group_columns;
     static constexpr int offset = 0;
-    static constexpr bool eight_bits = false;
+    static constexpr int code_bits = 7;
     static constexpr bool has_bias = false;
 };
 
@@ -142,6 +147,7 @@ HY3_INLINE void put_four(I bytes, F factor, float* out) {
 constexpr uint32_t kLowNibbles = 0x0f0f0f0f;
 
 struct UnpackQ2_K : Super<BlockQ2_K, 16> {
+    static constexpr int code_bits = 4;
     static constexpr bool has_bias = true;
     template <int quarter>
     HY3_INLINE I codes(const Block& b) {
@@ -161,6 +167,7 @@ struct UnpackQ2_K : Super<BlockQ2_K, 16> {
 };
 
 struct UnpackQ3_K : Super<BlockQ3_K, 16> {
+    static constexpr int code_bits = 4;
     static constexpr int offset = 4;
     template <int quarter>
     HY3_INLINE I codes(const Block& b) {
@@ -202,6 +209,7 @@ struct SixBitScales : Super<B, 32> {  // Q4_K and Q5_K: d, dmin, then 12 bytes
 };
 
 struct UnpackQ4_K : SixBitScales<BlockQ4_K> {
+    static constexpr int code_bits = 4;
     template <int quarter>
     HY3_INLINE I codes(const BlockQ4_K& b) {
         return bit_planes<0, 4, kLowNibbles>(b.qs + 32 * quarter);
@@ -209,6 +217,7 @@ struct UnpackQ4_K : SixBitScales<BlockQ4_K> {
 };
 
 struct UnpackQ5_K : SixBitScales<BlockQ5_K> {
+    static constexpr int code_bits = 5;
     template <int quarter>
     HY3_INLINE I codes(const BlockQ5_K& b) {
         constexpr int high = 2 * quarter - 4;
@@ -218,6 +227,7 @@ struct UnpackQ5_K : SixBitScales<BlockQ5_K> {
 };
 
 struct UnpackQ6_K : Super<BlockQ6_K, 16> {
+    static constexpr int code_bits = 6;
     static constexpr int offset = 32;
     template <int quarter>
     HY3_INLINE I codes(const Block& b) {
@@ -236,7 +246,7 @@ struct UnpackQ6_K : Super<BlockQ6_K, 16> {
 
 struct UnpackIQ4_XS : Super<BlockIQ4_XS, 32> {
     static constexpr int offset = kWideOffset;
-    static constexpr bool eight_bits = true;
+    static constexpr int code_bits = 8;
     template <int quarter>
     HY3_INLINE I codes(const Block& b) {
         const I nibbles = nibbles_by_16(b.qs + 32 * quarter, b.qs + 32 * quarter + 16);

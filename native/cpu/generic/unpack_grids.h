@@ -137,6 +137,7 @@ struct UnpackIQ3_XXS : Super<BlockIQ3_XXS, 32> {
 };
 
 struct UnpackIQ3_S : Super<BlockIQ3_S, 32> {
+    static constexpr int code_bits = 5;
     static constexpr int offset = 16;
     template <int quarter>
     HY3_INLINE I codes(const Block& b) {
@@ -159,6 +160,7 @@ HY3_INLINE I eighths(I codes, uint64_t minus) {
 }
 
 struct UnpackIQ1_S : Super<BlockIQ1_S, 32> {
+    static constexpr int code_bits = 5;
     static constexpr int offset = 16;
     HY3_INLINE void codes(const Block& b, uint8_t* u) {
         for (int i = 0; i < 4; i += 2) {
@@ -188,6 +190,7 @@ struct UnpackIQ1_S : Super<BlockIQ1_S, 32> {
 };
 
 struct UnpackIQ1_M : Super<BlockIQ1_M, 16> {
+    static constexpr int code_bits = 5;
     static constexpr int offset = 16;
     HY3_INLINE void codes(const Block& b, uint8_t* u) {
         for (int i = 0; i < 4; i += 2) {
