@@ -6,18 +6,18 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 
 #include "core/error.h"
 
 namespace hy3 {
 
-OutputFile::OutputFile(const std::string& path) : path_(path), partial_(path + ".partial"), fd_(-1) {
+OutputFile::OutputFile(const std::string& path) : path_(path), partial_(path + ".partial-XXXXXX"), fd_(-1) {
     if (path.empty() || path.find('\0') != std::string::npos)
         fail(Status::invalid_argument,
              "A file's path is empty or contains a NUL byte. Give the path of a file.");
-    // O_NOFOLLOW: a link that somebody put there does not lead the writing elsewhere.
-    fd_ = ::open(partial_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK, 0600);
+    fd_ = ::mkostemp(partial_.data(), O_CLOEXEC);
     if (fd_ < 0) refuse("cannot be opened");
 }
 

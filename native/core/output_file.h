@@ -1,5 +1,6 @@
-// A file written aside, as PATH.partial, and put in its place when it is whole and on disk: whoever opens
-// PATH sees the old file or the new one. Readable by its owner alone.
+// A file written aside, as PATH.partial- and six characters that no other writer has, and put in its place
+// when it is whole and on disk: whoever opens PATH sees the old file or the new one. Readable by its owner
+// alone.
 #pragma once
 
 #include <cstddef>

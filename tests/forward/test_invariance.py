@@ -1,63 +1,26 @@
 """The answer does not depend on how it was computed: logits equal to the byte.
 
 Whatever the number of threads, the chunk size, the cuts between calls, the company in a step, a reused,
-truncated or forked prefix, and whether the MTP layer comes along (support/ways.py). On shapes that leave
-remainders everywhere: five experts whose groups are never the same size, vocabularies that no vector length
-divides.
+truncated or forked prefix, and whether the MTP layer comes along (support/ways.py).
 """
 
 from collections.abc import Callable
-from functools import cache
-from pathlib import Path
 
 import numpy as np
 import pytest
 from support.compare import same_bytes
-from support.random_blocks import in_blocks
-from support.random_hy3 import make_config, make_tokens, make_weights, write_model
+from support.every_type import KV_TYPES, TYPES, common_tokens
 from support.ways import WAYS, Array, Text, differing, pieces
 
 import hy3core
 
-SMALL = make_config(vocab_size=301, num_hidden_layers=2, moe_intermediate_size=96, num_nextn_predict_layers=1)
-WIDE = make_config(  # rows that blocks of 256 divide
-    vocab_size=283,
-    hidden_size=256,
-    intermediate_size=256,
-    num_hidden_layers=2,
-    num_experts_per_tok=3,
-    moe_intermediate_size=256,
-    num_nextn_predict_layers=1,
-)
-IN_SMALL = ("f32", "f16", "bf16", "q8_0", "q4_0", "q4_1", "q5_0", "q5_1", "iq4_nl", "mxfp4")
-IN_WIDE = (
-    "q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_xs",
-    "iq1_s", "iq1_m", "iq2_xxs", "iq2_xs", "iq2_s", "iq3_xxs", "iq3_s",
-)  # fmt: skip
-TYPES = IN_SMALL + IN_WIDE
-KV_TYPES = ("f32", "f16", "q8", "q4")
 ISAS = tuple(hy3core.build_info()["isas"])
 THREADS = range(1, 9)
 N = 530  # a span of attention and a part of the next
-TOKENS = make_tokens(SMALL | {"vocab_size": 283}, N, seed=21)
-OTHER = make_tokens(SMALL | {"vocab_size": 283}, 240, seed=22)
+TOKENS = common_tokens(N, seed=21)
+OTHER = common_tokens(240, seed=22)
 
 Open = Callable[..., hy3core.Model]
-
-
-@pytest.fixture(scope="module")
-def open_model(tmp_path_factory: pytest.TempPathFactory) -> Open:
-    """open_model(type, ...): the random model in that type."""
-    folder = tmp_path_factory.mktemp("invariance")
-
-    @cache
-    def path_of(type_name: str) -> Path:
-        config = SMALL if type_name in IN_SMALL else WIDE
-        return write_model(
-            folder / f"{type_name}.gguf", config, make_weights(config, seed=20), in_blocks(type_name)
-        )
-
-    return lambda type_name, **options: hy3core.Model(path_of(type_name), **options)
 
 
 def use_isa(monkeypatch: pytest.MonkeyPatch, isa: str) -> None:

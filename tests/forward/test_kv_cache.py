@@ -9,13 +9,13 @@ from pathlib import Path
 import numpy as np
 import pytest
 from support.compare import mean_kl, same_bytes
+from support.every_type import KV_TYPES
 from support.random_hy3 import in_type, make_config, make_tokens, make_weights, write_model
 from support.ways import WAYS, Text, differing
 
 import hy3core
 from hy3.modelfile import ModelFile
 
-KV_TYPES = ("f32", "f16", "q8", "q4")
 ISAS = tuple(hy3core.build_info()["isas"])
 N = 1100
 CONFIG = make_config(

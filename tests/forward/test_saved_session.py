@@ -1,7 +1,10 @@
 """A saved session goes on bit for bit, and a file that does not fit is refused with a reason and no trace."""
 
 import os
+import resource
 import struct
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -9,14 +12,14 @@ from typing import Any
 import numpy as np
 import pytest
 from support.compare import same_bytes
+from support.every_type import KV_TYPES
 from support.random_hy3 import in_type, make_config, make_tokens, make_weights, write_model
-from support.xxh64 import xxh64
+from support.session_files import sealed
 
 import hy3core
 
 CONFIG = make_config(num_nextn_predict_layers=1)
 TOKENS = make_tokens(CONFIG, 200, seed=41)
-KV_TYPES = ("f32", "f16", "q8", "q4")
 
 
 @pytest.fixture(scope="module")
@@ -148,7 +151,7 @@ def test_the_file_holds_the_pages_in_use(model: hy3core.Model, saved: Path) -> N
 
 def test_the_checksum_is_xxh64(saved: Path) -> None:
     data = saved.read_bytes()
-    assert struct.unpack("<Q", data[-8:])[0] == xxh64(data[:-8])
+    assert sealed(data[:-8]) == data
 
 
 # --- refusals
@@ -210,27 +213,23 @@ def test_a_context_that_is_too_small(model: hy3core.Model, saved: Path) -> None:
     refused(model.session(ctx=69), saved, hy3core.ContextFullError, "70 tokens, and the context 69")
 
 
-def sealed(data: bytes) -> bytes:
-    return data[:-8] + struct.pack("<Q", xxh64(data[:-8]))
-
-
 DAMAGED: dict[str, tuple[Callable[[bytes], bytes], type[Exception], str]] = {
     "no session": (lambda data: b"GGUF" + data[4:], hy3core.FormatError, "not a saved session"),
     "too short for a name": (lambda data: data[:5], hy3core.FormatError, "not a saved session"),
     "cut in the header": (lambda data: data[:50], hy3core.FormatError, "ends within its header"),
     "of the future": (lambda d: d[:8] + b"\2" + d[9:], hy3core.UnsupportedError, "version 2"),
     "cut": (lambda data: data[:-100], hy3core.FormatError, "bytes"),
-    "cut and sealed": (lambda data: sealed(data[:-100]), hy3core.FormatError, "bytes"),
+    "cut and sealed": (lambda data: sealed(data[:-108]), hy3core.FormatError, "bytes"),
     "longer": (lambda data: data + b"x", hy3core.FormatError, "bytes"),
     "a bit of a key": (lambda d: d[:5000] + bytes([d[5000] ^ 1]) + d[5001:], hy3core.FormatError, "checksum"),
     "the checksum": (lambda d: d[:-1] + bytes([d[-1] ^ 128]), hy3core.FormatError, "checksum"),
     "a token of no vocabulary": (
-        lambda d: sealed(d[:96] + struct.pack("<i", CONFIG["vocab_size"]) + d[100:]),
+        lambda d: sealed(d[:96] + struct.pack("<i", CONFIG["vocab_size"]) + d[100:-8]),
         hy3core.FormatError,
         "token 301",
     ),
     "a negative token": (
-        lambda d: sealed(d[:96] + struct.pack("<i", -1) + d[100:]),
+        lambda d: sealed(d[:96] + struct.pack("<i", -1) + d[100:-8]),
         hy3core.FormatError,
         "token -1",
     ),
@@ -266,17 +265,51 @@ def test_files_that_are_none(model: hy3core.Model, tmp_path: Path) -> None:
 # --- the writing
 
 
-def test_a_failed_save_leaves_the_old_file(
-    model: hy3core.Model, saved: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_failed_save_leaves_the_old_file(model: hy3core.Model, saved: Path) -> None:
     before = saved.read_bytes()
-    blocked = saved.with_name("saved.partial")
-    blocked.mkdir()
-    with pytest.raises(hy3core.FileError, match="saved"):
-        model.session(ctx=64).save(saved)
+    session = model.session(ctx=256)
+    session.eval(TOKENS[:70], logits="none")
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (10_000, limits[1]))  # as a disk that becomes full
+    try:
+        with pytest.raises(hy3core.FileError, match="saved: cannot be written: File too large"):
+            session.save(saved)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limits)
     assert saved.read_bytes() == before
     with pytest.raises(hy3core.FileError, match="Check the path"):
-        model.session(ctx=64).save(saved.parent / "nowhere" / "saved")
+        session.save(saved.parent / "nowhere" / "saved")
+    with pytest.raises(hy3core.FileError, match="cannot be put in its place: Is a directory"):
+        session.save(saved.parent)
+    assert [file.name for file in saved.parent.iterdir()] == ["saved"]
+    assert not list(saved.parent.parent.glob(f"{saved.parent.name}.*"))
+
+
+SAVER = """
+import sys, hy3core
+session = hy3core.Model(sys.argv[1], threads=1).session(ctx=256)
+session.eval([int(sys.argv[3])] * 70, logits="none")
+for _ in range(100):
+    session.save(sys.argv[2])
+"""
+
+
+def test_two_processes_save_to_one_file(model: hy3core.Model, path: Path, tmp_path: Path) -> None:
+    """Whoever looks finds a whole session, of one or the other."""
+    file = tmp_path / "saved"
+    savers = [
+        subprocess.Popen([sys.executable, "-c", SAVER, path, file, token], stderr=subprocess.PIPE)
+        for token in ("3", "5")
+    ]
+    session = model.session(ctx=256)
+    seen = set()
+    while any(saver.poll() is None for saver in savers):
+        if file.exists():
+            session.load(file)
+            seen.add(tuple(session.tokens))
+    assert [saver.communicate()[1].decode() for saver in savers] == ["", ""]
+    assert set() < seen <= {(3,) * 70, (5,) * 70}
+    assert [entry.name for entry in tmp_path.iterdir()] == ["saved"]
 
 
 def test_a_save_takes_the_place_of_the_old_file(model: hy3core.Model, saved: Path) -> None:
