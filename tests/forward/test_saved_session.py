@@ -6,13 +6,14 @@ import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 from support.compare import same_bytes
-from support.every_type import KV_TYPES
+from support.every_type import KV_TYPES, TYPES, common_tokens
 from support.random_hy3 import in_type, make_config, make_tokens, make_weights, write_model
 from support.session_files import sealed
 
@@ -71,6 +72,30 @@ def test_it_goes_on_bit_for_bit(path: Path, tmp_path: Path, backend: str, kv: st
         assert same_bytes(loaded.eval(rest, logits="all"), session.eval(rest, logits="all"))
         if mtp:
             assert same_bytes(loaded.mtp_logits(3), session.mtp_logits(3))
+
+
+@pytest.mark.parametrize("type_name", TYPES)
+def test_with_every_weight_and_cache_type(
+    type_name: str, open_model: Callable[..., hy3core.Model], tmp_path: Path
+) -> None:
+    """The page of the last positions is not full, nor is it the first."""
+    one, other = open_model(type_name, threads=1), open_model(type_name, threads=2)
+    tokens = common_tokens(100, seed=42)
+    wrong = []
+    for kv, mtp in product(KV_TYPES, (False, True)):
+        session, loaded = (
+            one.session(ctx=256, kv=kv, mtp=mtp),
+            other.session(ctx=256, kv=kv, mtp=mtp, chunk=7),
+        )
+        session.eval(tokens[:75], logits="none")
+        session.save(tmp_path / "saved")
+        loaded.load(tmp_path / "saved")
+        pairs = [(loaded.hidden, session.hidden)]
+        pairs += [tuple(s.eval(tokens[75:], logits="all") for s in (loaded, session))]
+        if mtp:
+            pairs += [tuple(s.mtp_logits(3) for s in (loaded, session))]
+        wrong += [] if all(same_bytes(*pair) for pair in pairs) else [(kv, mtp)]
+    assert wrong == []
 
 
 @pytest.mark.parametrize("mtp", [False, True])
