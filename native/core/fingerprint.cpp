@@ -4,6 +4,7 @@
 #include <string_view>
 #include <type_traits>
 
+#include "core/error.h"
 #include "core/model.h"
 #include "core/xxhash.h"
 
@@ -46,14 +47,19 @@ void add_tensor(Xxh64& hash, const TensorInfo& tensor) {
 
 }  // namespace
 
-uint64_t fingerprint(const Model& model) {
+uint64_t fingerprint(const Model& model, AbortCheck& abort) {
     Xxh64 hash;
+    const auto add_tensors = [&](const Gguf& file) {
+        for (const TensorInfo& tensor : file.tensors()) {
+            if (abort()) fail(Status::aborted, "Looking at the model's tensors was stopped.");
+            add_tensor(hash, tensor);
+        }
+    };
     add_config(hash, model.config());
     for (const float frequency : model.rope().inv_freq) add(hash, frequency);
     add(hash, model.rope().scale);
-    for (const TensorInfo& tensor : model.file()->tensors()) add_tensor(hash, tensor);
-    if (model.mtp_file())
-        for (const TensorInfo& tensor : model.mtp_file()->tensors()) add_tensor(hash, tensor);
+    add_tensors(*model.file());
+    if (model.mtp_file()) add_tensors(*model.mtp_file());
     return hash.digest();
 }
 

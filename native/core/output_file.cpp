@@ -38,8 +38,12 @@ void OutputFile::write(const void* data, size_t size) {
     }
 }
 
-void OutputFile::commit() {
+void OutputFile::flush() {
     if (::fsync(fd_) != 0) refuse("cannot be written");
+}
+
+void OutputFile::commit() {
+    flush();
     if (std::rename(partial_.c_str(), path_.c_str()) != 0) refuse("cannot be put in its place");
     ::close(fd_);
     fd_ = -1;

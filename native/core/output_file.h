@@ -16,6 +16,8 @@ class OutputFile {
     OutputFile& operator=(const OutputFile&) = delete;
 
     void write(const void* data, size_t size);
+    // Brings what was written to the disk. Once in a while, so that commit() does not take long.
+    void flush();
     void commit();
 
   private:

@@ -15,8 +15,16 @@
 namespace hy3 {
 namespace {
 
-void poll(AbortCheck& abort) {
-    if (abort()) fail(Status::aborted, "Saving or loading the session was stopped.");
+constexpr size_t poll_bytes = 1 << 20;   // read or written between two looks at whether to stop
+constexpr size_t flush_bytes = 8 << 20;  // a tenth of a second, on a slow disk
+
+// act(at, n) for all of `size` bytes, with a look at `abort` before each piece.
+template <typename Act>
+void in_pieces(size_t size, AbortCheck& abort, const Act& act) {
+    for (size_t at = 0; at < size; at += poll_bytes) {
+        if (abort()) fail(Status::aborted, "Saving or loading the session was stopped.");
+        act(at, std::min(poll_bytes, size - at));
+    }
 }
 
 const char* name_of(uint32_t kv_type) {
@@ -34,7 +42,8 @@ const char* name_of(uint32_t kv_type) {
 }
 
 // The header of a session of these options with nothing in it.
-SessionFileHeader header_for(const Model& model, const SessionOptions& options, const KvLayout& layout) {
+SessionFileHeader header_for(const Model& model, const SessionOptions& options, const KvLayout& layout,
+                             AbortCheck& abort) {
     SessionFileHeader h{};
     std::memcpy(h.magic, session_file_magic, sizeof(h.magic));
     h.version = session_file_version;
@@ -45,7 +54,7 @@ SessionFileHeader header_for(const Model& model, const SessionOptions& options, 
     h.page_size = kPageSize;
     h.mtp = options.mtp ? 1 : 0;
     model.backend_name().copy(h.backend, sizeof(h.backend) - 1);
-    h.fingerprint = fingerprint(model);
+    h.fingerprint = fingerprint(model, abort);
     h.page_bytes = layout.page_bytes();
     return h;
 }
@@ -136,13 +145,9 @@ SessionFileHeader checked_header(const MappedFile& file, const SessionFileHeader
 }
 
 void verify_checksum(const MappedFile& file, AbortCheck& abort) {
-    constexpr uint64_t step = 1 << 20;
     const uint64_t end = file.size() - sizeof(uint64_t);
     Xxh64 hash;
-    for (uint64_t at = 0; at < end; at += step) {
-        poll(abort);
-        hash.update(file.data() + at, std::min(step, end - at));
-    }
+    in_pieces(end, abort, [&](size_t at, size_t n) { hash.update(file.data() + at, n); });
     uint64_t expected;
     std::memcpy(&expected, file.data() + end, sizeof(expected));
     if (hash.digest() != expected) damaged(file.path(), "its checksum does not match its content");
@@ -158,7 +163,7 @@ void check_tokens(const std::string& path, std::span<const int32_t> tokens, int 
 
 void Session::save(const std::string& path, std::string_view extra, AbortCheck& abort) const {
     const KvLayout& layout = cache_.layout();
-    SessionFileHeader header = header_for(*model_, options_, layout);
+    SessionFileHeader header = header_for(*model_, options_, layout, abort);
     header.n_states = static_cast<uint32_t>(kept());
     header.n_tokens = tokens_.size();
     header.n_jumps = jumps_.size();
@@ -166,9 +171,16 @@ void Session::save(const std::string& path, std::string_view extra, AbortCheck& 
 
     OutputFile file(path);
     Xxh64 hash;
+    size_t unflushed = 0;
     const auto put = [&](const void* data, size_t size) {
-        hash.update(data, size);
-        file.write(data, size);
+        in_pieces(size, abort, [&](size_t at, size_t n) {
+            hash.update(static_cast<const char*>(data) + at, n);
+            file.write(static_cast<const char*>(data) + at, n);
+            unflushed += n;
+            if (unflushed < flush_bytes) return;
+            file.flush();
+            unflushed = 0;
+        });
     };
     put(&header, sizeof(header));
     for (const Jump& jump : jumps_) {
@@ -180,9 +192,10 @@ void Session::save(const std::string& path, std::string_view extra, AbortCheck& 
     put(extra.data(), extra.size());
     std::vector<std::byte> page(layout.page_bytes());
     for (int64_t first = 0; first < position(); first += kPageSize) {
-        poll(abort);
-        model_->backend().download(page.data(), cache_.pages()[static_cast<size_t>(first / kPageSize)],
-                                   page.size());
+        const std::byte* from = cache_.pages()[static_cast<size_t>(first / kPageSize)];
+        in_pieces(page.size(), abort, [&](size_t at, size_t size) {
+            model_->backend().download(page.data() + at, from + at, size);
+        });
         for (int layer = 0; layer < layout.n_layers; layer++) {
             const bool is_mtp = options_.mtp && layer == layout.n_layers - 1;
             const int64_t written = position() - (is_mtp ? std::max<int64_t>(kept(), 1) : 0);
@@ -199,8 +212,8 @@ void Session::save(const std::string& path, std::string_view extra, AbortCheck& 
 std::string Session::load(const std::string& path, AbortCheck& abort) {
     const KvLayout& layout = cache_.layout();
     const auto file = MappedFile::open(path);
-    const SessionFileHeader header =
-        checked_header(*file, header_for(*model_, options_, layout), model_->config().hidden, options_.ctx);
+    const SessionFileHeader header = checked_header(*file, header_for(*model_, options_, layout, abort),
+                                                    model_->config().hidden, options_.ctx);
     // More than the last state are kept for rows of the MTP layer that are still to be written.
     if (header.n_states > std::min<uint64_t>(header.n_tokens, options_.mtp ? header.n_tokens : 1))
         damaged(path, cat("has ", header.n_states, " states"));
@@ -228,8 +241,9 @@ std::string Session::load(const std::string& path, AbortCheck& abort) {
     KvCache cache(model_->backend(), layout);
     cache.prepare(0, n);
     for (std::byte* page : cache.pages()) {
-        poll(abort);
-        model_->backend().upload(page, reader.take(layout.page_bytes()), layout.page_bytes());
+        const uint8_t* from = reader.take(layout.page_bytes());
+        in_pieces(layout.page_bytes(), abort,
+                  [&](size_t at, size_t size) { model_->backend().upload(page + at, from + at, size); });
     }
     tokens_.swap(tokens);
     jumps_.swap(jumps);

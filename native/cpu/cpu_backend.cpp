@@ -89,6 +89,7 @@ class CpuBackend final : public HostBackend {
                 k_.attend_span(tile, span, span == 0 ? sum : sum + floats,
                                attention_scratch_of(tile, thread));
                 if (span > 0) k_.add_span(tile, sum + floats, sum);
+                if (pool_.stopping(thread)) return;
             }
             k_.finish_attention(tile, sum);
         });

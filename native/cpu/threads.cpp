@@ -260,6 +260,11 @@ void ThreadPool::leave_loop() {
     if ((state & kInside) == 0 && (state & kCallerSleeps) != 0) state_.notify_all();
 }
 
+bool ThreadPool::stopping(int thread) {
+    if (thread == 0 && (*stop_)()) stopped_.store(true, std::memory_order_relaxed);
+    return stopped_.load(std::memory_order_relaxed);
+}
+
 // Returns how often it took some.
 int64_t ThreadPool::take_tasks(int thread) {
     int64_t grabs = 0;
@@ -270,7 +275,7 @@ int64_t ThreadPool::take_tasks(int thread) {
             const int64_t end = std::min(n_, first + grain_);
             for (int64_t task = first; task < end; task++) (*body_)(task, thread);
             grabs++;
-            if (thread == 0 && (*stop_)()) stopped_.store(true, std::memory_order_relaxed);
+            stopping(thread);
         }
     } catch (...) {
         if (!failed_.exchange(true, std::memory_order_relaxed)) failure_ = std::current_exception();

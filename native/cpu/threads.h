@@ -63,6 +63,9 @@ class ThreadPool {
     // first exception of a task. One caller at a time.
     bool run(int64_t n, int64_t work, Body body, Stop stop);
 
+    // For a task to ask that takes long: whether to end early, because the loop was stopped.
+    bool stopping(int thread);
+
   private:
     using Clock = std::chrono::steady_clock;
 

@@ -2,9 +2,7 @@
 trace.
 """
 
-import signal
 import threading
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -24,18 +22,6 @@ TOKENS = make_tokens(CONFIG, 130, seed=31)
 def model(tmp_path_factory: pytest.TempPathFactory) -> hy3core.Model:
     path = tmp_path_factory.mktemp("session") / "model.gguf"
     write_model(path, CONFIG, make_weights(CONFIG, seed=30), in_type("f16"))
-    return hy3core.Model(str(path), threads=1)
-
-
-@pytest.fixture(scope="module")
-def slow(tmp_path_factory: pytest.TempPathFactory) -> hy3core.Model:
-    """Large enough that 2,000 tokens take seconds on any machine."""
-    config = make_config(
-        hidden_size=256, num_attention_heads=8, head_dim=128, num_hidden_layers=6, intermediate_size=1024,
-        num_experts=8, num_experts_per_tok=4, moe_intermediate_size=256, max_position_embeddings=8192,
-    )  # fmt: skip
-    path = tmp_path_factory.mktemp("slow") / "model.gguf"
-    write_model(path, config, make_weights(config, seed=32), in_type("f16"))
     return hy3core.Model(str(path), threads=1)
 
 
@@ -286,58 +272,7 @@ def test_generate_up_to_the_end_of_the_context(model: hy3core.Model) -> None:
     assert len(got) in (4, 5)  # the fifth needs no place of its own until the sixth is wanted
 
 
-# --- interruption and threads
-
-
-class Alarm(Exception):
-    pass
-
-
-@pytest.mark.parametrize("chunk", [16, 512, 2000])
-def test_a_signal_stops_a_step_within_100_ms(
-    slow: hy3core.Model, chunk: int, report: Callable[[str], None]
-) -> None:
-    """Whatever the handler raises comes out of the call, and the session is as before it."""
-    text = make_tokens(CONFIG, 2000, seed=33)
-    session = slow.session(ctx=4096, chunk=chunk)
-    session.eval(TOKENS[:10], logits="none")
-    before = session.hidden.copy()
-
-    def handler(number: int, frame: object) -> None:
-        raise Alarm
-
-    def interrupted_step() -> float:
-        """Seconds from the signal to the exception."""
-        begin = time.perf_counter()
-        signal.setitimer(signal.ITIMER_REAL, 0.15)
-        with pytest.raises(Alarm):
-            session.eval(text, logits="none")
-        return time.perf_counter() - begin - 0.15
-
-    previous = signal.signal(signal.SIGALRM, handler)
-    try:
-        latency = min(interrupted_step() for _ in range(3))  # a busy machine may hold one of them up
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, previous)
-    report(f"signal, step of 2,000 tokens, chunk {chunk}: stopped after {1000 * latency:.0f} ms (limit 100)")
-    assert latency < 0.1
-    assert list(session.tokens) == TOKENS[:10]
-    assert same_bytes(session.hidden, before)
-    assert same_bytes(session.eval(TOKENS[10:20]), slow.session(ctx=64).eval(TOKENS[:20]))
-
-
-def test_other_threads_run_during_a_step(slow: hy3core.Model) -> None:
-    """The GIL is released: this thread gets its turns while another one's step computes."""
-    session = slow.session(ctx=4096)
-    worker = threading.Thread(target=session.eval, args=(make_tokens(CONFIG, 300, seed=1),))
-    turns = 0
-    worker.start()
-    while worker.is_alive():
-        turns += 1
-        time.sleep(0.001)
-    assert session.position == 300
-    assert turns > 10
+# --- threads
 
 
 def test_a_model_shared_by_threads(model: hy3core.Model) -> None:

@@ -146,6 +146,21 @@ TEST(a_loop_that_is_told_to_stop_leaves_out_the_rest) {
     }
 }
 
+TEST(a_task_that_takes_long_can_end_with_its_loop) {
+    for (const int threads : {1, 3}) {
+        ThreadPool pool(threads);
+        std::atomic<int> asked{0};
+        const auto body = [&](int64_t, int thread) {
+            while (!pool.stopping(thread) && asked < 100'000) {
+                asked++;
+                busy(20);
+            }
+        };
+        CHECK(!pool.run(threads, kLarge, body, [&] { return asked >= 50; }));
+        CHECK(asked < 1000);
+    }
+}
+
 // Whether a worker takes part in one loop, and stays in it for some time. The caller gives it a few
 // milliseconds to come.
 bool worker_comes(ThreadPool& pool, int64_t stays_us = 0) {
