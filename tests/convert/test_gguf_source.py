@@ -9,7 +9,7 @@ import pytest
 from support.checkpoints import write_checkpoint
 from support.convert_files import converted, encoded, metadata, tensors
 from support.gguf_files import write_gguf
-from support.random_hy3 import gguf_metadata, gguf_weights, make_config, make_weights
+from support.random_hy3 import fused, gguf_metadata, gguf_weights, make_config, make_weights
 
 import hy3core
 from hy3.convert import Options, convert
@@ -152,14 +152,7 @@ def test_trunk_only_file_that_declares_an_mtp_layer(tmp_path: Path) -> None:
 
 def test_fused_tensors_are_cut_into_the_standard_ones(tmp_path: Path) -> None:
     keys, arrays = parts(**MTP)
-    fused = dict(arrays)
-    for block in range(3):
-        qkv = [fused.pop(f"blk.{block}.attn_{x}.weight") for x in "qkv"]
-        fused[f"blk.{block}.attn_qkv.weight"] = np.concatenate(qkv)
-        if f"blk.{block}.ffn_gate_exps.weight" in fused:
-            pair = [fused.pop(f"blk.{block}.ffn_{x}_exps.weight") for x in ("gate", "up")]
-            fused[f"blk.{block}.ffn_gate_up_exps.weight"] = np.concatenate(pair, axis=1)
-    convert(write_f32(tmp_path / "in.gguf", keys, fused), tmp_path / "out.gguf", Options(type="copy"))
+    convert(write_f32(tmp_path / "in.gguf", keys, fused(arrays)), tmp_path / "out.gguf", Options(type="copy"))
     found = tensors(tmp_path / "out.gguf")
     assert {name: entry.data for name, entry in found.items()} == {
         n: encoded(a, "f32") for n, a in arrays.items()

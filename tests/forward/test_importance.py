@@ -6,16 +6,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from support.gguf_files import write_gguf
 from support.numpy_hy3 import Cache, Hy3
+from support.random_blocks import in_blocks
 from support.random_hy3 import (
-    gguf_metadata,
+    fused,
     gguf_weights,
     in_type,
     make_config,
     make_tokens,
     make_weights,
     write_model,
+    write_parts,
 )
 
 import hy3core
@@ -99,15 +100,9 @@ def test_experts_that_nobody_chose_have_no_rows(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("kind", ["f32", "f16", "q8_0", "q4_k"])
 def test_sums_do_not_depend_on_chunk_or_threads(tmp_path: Path, kind: str) -> None:
-    config = make_config(num_nextn_predict_layers=1, hidden_size=256, moe_intermediate_size=256)
-
-    def encode(name: str, array: np.ndarray) -> tuple[str, bytes]:
-        small = array.ndim == 1 or "ffn_gate_inp" in name or array.shape[-1] % 256
-        if small or kind in ("f32", "f16"):
-            return in_type("f16" if kind == "f16" else "f32")(name, array)
-        return kind, hy3core.quantize(array.reshape(-1, array.shape[-1]), kind)
-
-    path = write_model(tmp_path / "m.gguf", config, make_weights(config, seed=3), encode)
+    wide = {"hidden_size": 256, "intermediate_size": 256, "moe_intermediate_size": 256}
+    config = make_config(num_nextn_predict_layers=1, **wide)
+    path = write_model(tmp_path / "m.gguf", config, make_weights(config, seed=3), in_blocks(kind))
     tokens = make_tokens(config, N, seed=4)
     wanted = collect(path, tokens, mtp=True)
     for threads, chunk in ((1, 1), (2, 7), (3, 64), (2, 40)):
@@ -119,19 +114,11 @@ def test_sums_do_not_depend_on_chunk_or_threads(tmp_path: Path, kind: str) -> No
 
 def test_fused_tensors_have_entries_of_their_own_name(tmp_path: Path) -> None:
     config = make_config()
-    parts = gguf_weights(config, make_weights(config, seed=3))
-    for layer in range(3):
-        at = f"blk.{layer}."
-        qkv = [parts.pop(f"{at}attn_{one}.weight") for one in "qkv"]
-        parts[at + "attn_qkv.weight"] = np.concatenate(qkv)
-        if layer:
-            gate, up = (parts.pop(f"{at}ffn_{one}_exps.weight") for one in ("gate", "up"))
-            parts[at + "ffn_gate_up_exps.weight"] = np.concatenate([gate, up], axis=1)
-    tensors = [(name, array.shape, "f32", array.tobytes()) for name, array in parts.items()]
-    fused = write_gguf(tmp_path / "fused.gguf", gguf_metadata(config), tensors)
-    plain = write_model(tmp_path / "plain.gguf", config, make_weights(config, seed=3), in_type("f32"))
+    weights = make_weights(config, seed=3)
+    plain = write_model(tmp_path / "plain.gguf", config, weights, in_type("f32"))
+    joint = write_parts(tmp_path / "joint.gguf", config, fused(gguf_weights(config, weights)), in_type("f32"))
     tokens = make_tokens(config, N, seed=4)
-    a, b = collect(fused, tokens), collect(plain, tokens)
+    a, b = collect(joint, tokens), collect(plain, tokens)
     for new, old in (
         ("attn_qkv", "attn_k"),
         ("ffn_gate_up_exps", "ffn_up_exps"),

@@ -6,15 +6,14 @@ from typing import Any
 import pytest
 from click.testing import CliRunner
 from support.draft_models import agreeing_weights
-from support.gguf_files import write_gguf
 from support.random_hy3 import (
-    gguf_metadata,
     gguf_weights,
     in_type,
     make_config,
     make_tokens,
     make_weights,
     write_model,
+    write_parts,
 )
 
 import hy3core
@@ -42,14 +41,9 @@ def files(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
 def write_layer(path: Path, config: dict[str, Any], drop: str = "nothing") -> Path:
     """A file with the MTP layer of a random model alone, without what it shares with the trunk."""
     block = f"blk.{config['num_hidden_layers']}."
-    encode = in_type("f32")
-    tensors = [
-        (name, array.shape, *encode(name, array))
-        for name, array in gguf_weights(config, make_weights(config, 82)).items()
-        if name.startswith(block) and drop not in name
-    ]
-    write_gguf(path, gguf_metadata(config), tensors)
-    return path
+    parts = gguf_weights(config, make_weights(config, 82)).items()
+    kept = {name: array for name, array in parts if name.startswith(block) and drop not in name}
+    return write_parts(path, config, kept, in_type("f32"))
 
 
 def test_two_files_are_one_model(files: dict[str, Path]) -> None:

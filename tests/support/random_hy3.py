@@ -220,6 +220,21 @@ def gguf_weights(config: dict[str, Any], weights: Weights) -> Weights:
     return out
 
 
+def fused(parts: Weights) -> Weights:
+    """Arrays under GGUF names, with attn_qkv and ffn_gate_up_exps in place of their parts."""
+    out = dict(parts)
+    for name in parts:
+        at, _, part = name.rpartition(".attn_q.")
+        if part == "weight":
+            qkv = [out.pop(f"{at}.attn_{one}.weight") for one in "qkv"]
+            out[f"{at}.attn_qkv.weight"] = np.concatenate(qkv)
+        at, _, part = name.rpartition(".ffn_gate_exps.")
+        if part == "weight":
+            pair = [out.pop(f"{at}.ffn_{one}_exps.weight") for one in ("gate", "up")]
+            out[f"{at}.ffn_gate_up_exps.weight"] = np.concatenate(pair, axis=1)
+    return out
+
+
 def gguf_shapes(config: dict[str, Any]) -> Shapes:
     """Of every tensor in GGUF names, rows first; the order of the forward pass."""
     out: Shapes = {}
@@ -298,12 +313,13 @@ def in_type(wanted: str) -> Encode:
 
 
 def write_model(path: Path, config: dict[str, Any], weights: Weights, encode: Encode) -> Path:
-    tensors = []
-    for name, array in gguf_weights(config, weights).items():
-        type_name, raw = encode(name, array)
-        tensors.append((name, array.shape, type_name, raw))
-    write_gguf(path, gguf_metadata(config), tensors)
-    return path
+    return write_parts(path, config, gguf_weights(config, weights), encode)
+
+
+def write_parts(path: Path, config: dict[str, Any], parts: Weights, encode: Encode) -> Path:
+    """Of arrays under GGUF names: all of a model's, or what a test leaves of them."""
+    tensors = [(name, array.shape, *encode(name, array)) for name, array in parts.items()]
+    return write_gguf(path, gguf_metadata(config), tensors)
 
 
 def make_tokens(config: dict[str, Any], n: int, seed: int) -> list[int]:
