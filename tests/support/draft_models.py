@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+from support.random_blocks import in_blocks
 from support.random_hy3 import Weights, in_type, make_config, make_weights, write_model
 
 
@@ -24,9 +25,18 @@ def agreeing_weights(config: dict[str, Any], seed: int, share: float) -> Weights
     return weights
 
 
-def write_draft_model(path: Path, share: float | None, seed: int = 70, **changes: Any) -> dict[str, Any]:
-    """share None: the MTP layer is as random as the rest, and next to no draft is right."""
+def write_draft_model(
+    path: Path, share: float | None, type_name: str = "f32", seed: int = 70, **changes: Any
+) -> Path:
+    """share None: the MTP layer is as random as the rest, and next to no draft is right. The type is that of
+    the decoder blocks' matrices; what makes the drafts good, embedding, head and eh_proj, stays float32.
+    """
     config = make_config(num_nextn_predict_layers=1, **changes)
     weights = make_weights(config, seed) if share is None else agreeing_weights(config, seed, share)
-    write_model(path, config, weights, in_type("f32"))
-    return config
+    typed, plain = in_blocks(type_name), in_type("f32")
+
+    def encode(name: str, array: np.ndarray) -> tuple[str, bytes]:
+        outside = name in ("token_embd.weight", "output.weight") or "eh_proj" in name
+        return (plain if outside else typed)(name, array)
+
+    return write_model(path, config, weights, encode)
