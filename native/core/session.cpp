@@ -250,15 +250,17 @@ namespace {
 // Gives a reader the logits of each row, a few rows at a time.
 class ReaderSink final : public RowSink {
   public:
-    ReaderSink(LogitsReader& reader, size_t vocab)
-        : reader_(reader), vocab_(vocab), logits_(Forward::head_rows * vocab) {
+    // Of the first n tokens.
+    ReaderSink(LogitsReader& reader, size_t n, size_t vocab)
+        : reader_(reader), n_(static_cast<int64_t>(n)), vocab_(vocab), logits_(Forward::head_rows * vocab) {
         for (size_t i = 0; i < Forward::head_rows; i++) to_.push_back(logits_.data() + i * vocab);
     }
 
     void take(Forward& forward, int64_t first, int64_t count, const float* states, int64_t row) override {
-        for (int64_t i = 0; i < count;) {
+        const int64_t wanted = std::min(count, n_ - first);
+        for (int64_t i = 0; i < wanted;) {
             std::vector<int64_t> rows;
-            for (int64_t j = i; j < count && rows.size() < Forward::head_rows; j++) rows.push_back(row + j);
+            for (int64_t j = i; j < wanted && rows.size() < Forward::head_rows; j++) rows.push_back(row + j);
             forward.head(rows, states, std::span(to_).first(rows.size()));
             for (const float* logits : std::span(to_).first(rows.size()))
                 reader_.read(first + i++, {logits, vocab_});
@@ -267,6 +269,7 @@ class ReaderSink final : public RowSink {
 
   private:
     LogitsReader& reader_;
+    int64_t n_;
     size_t vocab_;
     std::vector<float> logits_;
     std::vector<float*> to_;
@@ -275,7 +278,8 @@ class ReaderSink final : public RowSink {
 class LogitsSink final : public RowSink {
   public:
     LogitsSink(const StepItem& item, int64_t vocab) : item_(item), vocab_(vocab) {
-        if (item.reader != nullptr) reader_.emplace(*item.reader, static_cast<size_t>(vocab));
+        if (item.reader != nullptr)
+            reader_.emplace(*item.reader, item.tokens.size(), static_cast<size_t>(vocab));
     }
 
     void take(Forward& forward, int64_t first, int64_t count, const float* states, int64_t row) override {
@@ -304,7 +308,7 @@ class Scorer final : public LogitsReader {
 
     void read(int64_t index, std::span<const float> logits) override {
         const auto next = static_cast<size_t>(index + 1);
-        if (next < tokens_.size()) out_[next] = static_cast<float>(log_probability(logits, tokens_[next]));
+        out_[next] = static_cast<float>(log_probability(logits, tokens_[next]));
     }
 
   private:
@@ -380,7 +384,7 @@ void Session::score(std::span<const int32_t> tokens, float* out, AbortCheck& abo
     if (tokens.empty()) return;
     const auto vocab = static_cast<size_t>(model_->config().vocab);
     Scorer scorer(tokens, out);
-    ReaderSink sink(scorer, vocab);
+    ReaderSink sink(scorer, tokens.size() - 1, vocab);
     Step::Part part{this, tokens, &sink, true, false};
     // The first token is scored by the state before it: already there, or evaluated again by the step.
     out[0] = std::numeric_limits<float>::quiet_NaN();
