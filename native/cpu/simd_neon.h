@@ -70,9 +70,9 @@ HY3_INLINE I load_bytes(const void* p) {
     const auto* from = static_cast<const uint8_t*>(p);
     return by_quarter<I>([&](int j) { return vreinterpretq_s32_u8(vld1q_u8(from + 16 * j)); });
 }
+// Not vst1q_u8: to gcc that is no store of characters, and a load of other words from there may overtake it.
 HY3_INLINE void store_bytes(void* p, I x) {
-    auto* to = static_cast<uint8_t*>(p);
-    for (int j = 0; j < 4; j++) vst1q_u8(to + 16 * j, vreinterpretq_u8_s32(x.q[j]));
+    __builtin_memcpy(p, x.q, sizeof x.q);
 }
 HY3_INLINE I iset1(int32_t x) {
     return by_quarter<I>([&](int) { return vdupq_n_s32(x); });
