@@ -27,9 +27,9 @@ struct MatrixTile : NeonRows {
             const uint8_t* row = rows + 2 * pair * stride;
             const I first = load_bytes(row), second = load_bytes(row + stride);
             for (int j = 0; j < 4; j++) {
-                int32_t* to = reinterpret_cast<int32_t*>(words + 256 * j + 16 * pair);
-                vst1q_s32(to, low_halves(first.q[j], second.q[j]));
-                vst1q_s32(to + 32, high_halves(first.q[j], second.q[j]));
+                uint8_t* to = words + 256 * j + 16 * pair;
+                store_quarter(to, low_halves(first.q[j], second.q[j]));
+                store_quarter(to + 128, high_halves(first.q[j], second.q[j]));
             }
         }
     }

@@ -70,7 +70,10 @@ HY3_INLINE I load_bytes(const void* p) {
     const auto* from = static_cast<const uint8_t*>(p);
     return by_quarter<I>([&](int j) { return vreinterpretq_s32_u8(vld1q_u8(from + 16 * j)); });
 }
-// Not vst1q_u8: to gcc that is no store of characters, and a load of other words from there may overtake it.
+// Not vst1q: to gcc that is no store of characters, and a load of other words from there may overtake it.
+HY3_INLINE void store_quarter(void* p, int32x4_t x) {
+    __builtin_memcpy(p, &x, sizeof x);
+}
 HY3_INLINE void store_bytes(void* p, I x) {
     __builtin_memcpy(p, x.q, sizeof x.q);
 }

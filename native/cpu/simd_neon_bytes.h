@@ -110,10 +110,10 @@ HY3_INLINE I grid_of_4(const Grid* grid, I index) {
 }
 template <int first>
 HY3_INLINE void store_every_second(void* to, I x) {
-    auto* out = static_cast<int32_t*>(to);
+    auto* out = static_cast<uint8_t*>(to);
     for (int j = 0; j < 2; j++) {
         const int32x4_t a = x.q[2 * j], b = x.q[2 * j + 1];
-        vst1q_s32(out + 4 * j, first == 0 ? vuzp1q_s32(a, b) : vuzp2q_s32(a, b));
+        store_quarter(out + 16 * j, first == 0 ? vuzp1q_s32(a, b) : vuzp2q_s32(a, b));
     }
 }
 
