@@ -17,6 +17,7 @@ from hy3.serve.engine import ClientGone
 from hy3.serve.errors import ApiError, bad_request, shape_for
 from hy3.serve.guard import Guard
 from hy3.serve.metrics import CountRequests
+from hy3.serve.openapi import describe_errors
 from hy3.serve.service import Service
 
 CLIENT_CLOSED = 499  # nginx's status for a client that hung up; nobody reads it but the log
@@ -38,6 +39,7 @@ def create_app(service: Service) -> FastAPI:
     page_routes = page.router()
     app.include_router(page_routes)
     handle_errors(app)
+    describe_errors(app)
     # The last one added is the first to see a request.
     public = {status.HEALTH, *(route.path for route in page_routes.routes if isinstance(route, Route))}
     app.add_middleware(

@@ -3,7 +3,7 @@
 from typing import Any
 
 from fastapi import APIRouter, Response
-from fastapi.responses import JSONResponse
+from fastapi.responses import JSONResponse, PlainTextResponse
 from prometheus_client import CONTENT_TYPE_LATEST
 
 from hy3.serve.service import Service
@@ -20,7 +20,7 @@ def router(service: Service) -> APIRouter:
         draining = service.engine.draining
         return JSONResponse({"status": "draining" if draining else "ok"}, 503 if draining else 200)
 
-    @routes.get("/metrics")
+    @routes.get("/metrics", response_class=PlainTextResponse)
     async def metrics() -> Response:
         return Response(service.metrics.page(), media_type=CONTENT_TYPE_LATEST)
 
