@@ -283,17 +283,16 @@ def test_what_coding_agents_send_besides_is_no_error(server: Any) -> None:
 
 def test_pings_fill_the_silence(server: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("hy3.serve.sse.PING_SECONDS", 0)
-    body = {"max_tokens": 4, "stream": True, "messages": user({"type": "text", "text": "good morning"})}
-    text = server.http().post("/v1/messages", json=body).text
-    assert text.count('event: ping\ndata: {"type":"ping"}\n\n') > 1  # there is one in any case
-    body = {
-        "max_tokens": 300,
-        "seed": 1,
-        "temperature": 2.0,
-        "stream": True,
-        "messages": [{"role": "user", "content": "good morning"}],
-    }
-    lines = server.http().post("/v1/chat/completions", json=body).text.splitlines()
+
+    def ask(path: str, beginning: str) -> str:
+        """Of a prompt that nobody has asked yet, and that takes its time to be read."""
+        body = {"max_tokens": 4, "stream": True, "messages": [{"role": "user", "content": beginning * 200}]}
+        return str(server.http().post(path, json=body).text)
+
+    assert (
+        ask("/v1/messages", "silence ").count('event: ping\ndata: {"type":"ping"}\n\n') > 1
+    )  # one in any case
+    lines = ask("/v1/chat/completions", "patience ").splitlines()
     assert ": ping" in lines and lines[-2] == "data: [DONE]"
 
 
