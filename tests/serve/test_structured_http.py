@@ -152,3 +152,22 @@ def test_what_cannot_be_enforced_is_named(server: Any, fields: dict[str, Any], p
     with pytest.raises(openai.BadRequestError) as caught:
         ask(server, **fields)
     assert caught.value.param == param, caught.value
+
+
+def test_drafts_change_nothing(server: Any, server_with: Any) -> None:
+    """Drafts are masked like any token; those that the grammar forbids are never tried."""
+    drafting = server_with(mtp=2, scheduler={"mtp": True})
+    calls = {"tools": TOOLS, "tool_choice": "required"}
+    for temperature in (0, 1):
+        for form in ({"response_format": FORMAT}, calls):
+            fields = {"temperature": temperature, "seed": 4, **form}
+            expected, found = (ask(each, **fields).choices[0] for each in (server, drafting))
+            assert found.message.content == expected.message.content
+            told = [
+                [(call.function.name, call.function.arguments) for call in choice.message.tool_calls or ()]
+                for choice in (expected, found)
+            ]
+            assert told[0] == told[1]
+            assert found.finish_reason == expected.finish_reason
+    assert drafting.service.engine.stats["drafted"] > 10
+    assert drafting.service.engine.stats["accepted"] > 0

@@ -17,7 +17,7 @@ MAX_DEPTH = 64  # objects and lists in one another
 MAX_REFERENCES = 16  # that lead from one to the next
 MAX_LENGTH = 10_000  # of a bare string with a bound: the automaton has a state for each character
 # Without a bound a model that is not sure can go on writing blanks for ever.
-WHITESPACE = r" {1,4}|\r?\n[ \t]{0,64}"
+WHITESPACE = r" |\r?\n[ \t]{0,64}"
 
 _DATE = r"[0-9]{4}-(0[1-9]|1[0-2])-(0[1-9]|[12][0-9]|3[01])"
 _TIME = r"([01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9](\.[0-9]{1,9})?(Z|[+-]([01][0-9]|2[0-3]):[0-5][0-9])"
