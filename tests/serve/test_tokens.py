@@ -58,3 +58,11 @@ def test_bad_requests_name_the_field(server: Any, path: str, body: Any, param: s
     answer = post(server, path, **body)
     assert answer.status_code == 400
     assert answer.json()["error"]["param"] == param
+
+
+def test_what_the_tokenizer_is(server: Any) -> None:
+    info = server.http().get("/tokenizer_info").json()
+    assert info["bos_token"] == "<｜hy_begin_of_sentence:opensource｜>"
+    assert "add_generation_prompt" in info["chat_template"]
+    text = post(server, "/tokenize", prompt="a", add_special_tokens=False).json()
+    assert text["count"] == 1

@@ -6,12 +6,13 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Annotated, Any
 
 from fastapi import APIRouter
-from pydantic import Field
+from pydantic import AliasChoices, Field
 
 from hy3.serve.bodies import LARGE, Body
 from hy3.serve.chat_body import ChatBody, Message, Tool, chat_request
 from hy3.serve.errors import bad_request
 from hy3.serve.service import Service
+from hy3.template import for_model, token_names
 
 if TYPE_CHECKING:
     from hy3core import Tokenizer
@@ -25,7 +26,11 @@ class TokenizeBody(Body):
     model: str | None = None
     content: str | None = None
     prompt: str | None = None
-    add_special: bool | None = Field(True, description="Begin with what the model's texts begin with")
+    add_special: bool | None = Field(
+        True,
+        validation_alias=AliasChoices("add_special", "add_special_tokens"),
+        description="Begin with what the model's texts begin with",
+    )
     with_pieces: bool | None = False
     messages: list[Message] | None = Field(None, min_length=1)
     tools: list[Tool] | None = None
@@ -59,6 +64,12 @@ def router(service: Service) -> APIRouter:
             )
         text = tokenizer.decode(body.tokens, special=True)
         return {"content": text, "prompt": text}
+
+    @routes.get("/tokenizer_info")
+    async def tokenizer_info() -> dict[str, Any]:
+        """As vLLM has it; lm-evaluation-harness asks for it."""
+        template = for_model(service.model).source
+        return {**token_names(service.model.metadata), "chat_template": template}
 
     return routes
 
