@@ -412,12 +412,10 @@ HOSTILE: dict[str, Any] = {
 def test_a_hostile_schema_ends_in_time(model: hy3core.Model, grammars: Grammars, name: str) -> None:
     schema = HOSTILE[name]
     begun = time.process_time()
-    for make in (
-        lambda: grammars.for_schema(schema),
-        lambda: grammars.for_tools({0: tool("f", {"properties": {"x": schema}})}),
-    ):
-        with contextlib.suppress(SchemaError):
-            assert allowed(make().mask(())).size
+    with contextlib.suppress(SchemaError):
+        grammars.for_schema(schema).mask(())
+    if "enum" in schema:  # of arguments each word is looked at here
+        assert allowed(grammars.for_tools({0: tool("f", {"properties": {"x": schema}})}).mask(())).size
     assert time.process_time() - begun < 10  # of this process
     assert accepts(model, grammars.for_schema({"type": "integer", "minimum": 3}), "4")
 
