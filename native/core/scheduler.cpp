@@ -45,7 +45,11 @@ int64_t PromptPace::rows() const {
 }
 
 void PromptPace::measured(int64_t rows, double seconds) {
-    const double change = std::clamp(wanted_ / seconds, 0.5, 1.5);
+    if (rows == 0) {
+        without_ += (without_ == 0.0 ? 1.0 : 0.2) * (seconds - without_);
+        return;
+    }
+    const double change = std::clamp(std::max(wanted_, 2.0 * without_) / seconds, 0.5, 1.5);
     if (change > 1.0 && static_cast<double>(rows) < 0.75 * rows_) return;  // it was not for lack of time
     rows_ = std::clamp(rows_ * change, least_prompt_rows,
                        std::max(least_prompt_rows, static_cast<double>(chunk_)));
@@ -293,7 +297,7 @@ void Scheduler::evaluate(AbortCheck& abort) {
     for (const auto& [request, item] : work) total += static_cast<int64_t>(item.tokens.size());
     const auto begin = Clock::now();
     run(work, abort);
-    if (awaited && total > decoding) pace_.measured(total - decoding, seconds_since(begin));
+    if (awaited) pace_.measured(total - decoding, seconds_since(begin));
 }
 
 // Shares the rows out evenly: short prompts are through soon, and long ones take what these leave.

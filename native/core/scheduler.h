@@ -62,17 +62,19 @@ struct SchedulerStats {
 };
 
 // How many rows of prompts go along with rows that somebody waits for: as many as steps of about the wanted
-// length hold, found out by measuring them.
+// length hold, found out by measuring them. Where steps without any take most of that already, prompts get as
+// much time as these, or they would hardly move on.
 class PromptPace {
   public:
     PromptPace(double max_gap, int64_t chunk) : wanted_(0.85 * max_gap), chunk_(chunk) {}
     int64_t rows() const;
-    // A step that read `rows` rows of prompts beside others took so long.
+    // A step that others waited for took so long, with so many rows of prompts.
     void measured(int64_t rows, double seconds);
 
   private:
     double wanted_;
     int64_t chunk_;
+    double without_ = 0.0;  // seconds of a step without rows of prompts, moving
     double rows_ = 32;
 };
 
