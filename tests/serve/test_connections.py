@@ -141,3 +141,21 @@ def test_a_reader_that_does_not_read(server: Server) -> None:
         assert works(server)
         assert resident_bytes(server.process.pid) - before < 100 << 20
     assert works(server)
+
+
+@pytest.mark.parametrize("chunked", [False, True])
+def test_a_client_reads_why_its_large_body_is_refused(server: Server, chunked: bool) -> None:
+    """Also one that first sends all of it."""
+    body = b" " * (20 << 20)
+    head = HEAD + (
+        b"Transfer-Encoding: chunked\r\n\r\n" if chunked else b"Content-Length: %d\r\n\r\n" % len(body)
+    )
+    with connected(server) as connection:
+        connection.sendall(head + (b"%x\r\n%s\r\n0\r\n\r\n" % (len(body), body) if chunked else body))
+        assert receive(connection, b"\r\n").startswith(b"HTTP/1.1 413 ")
+
+
+def test_a_large_body_that_was_asked_for_first_is_not_sent(server: Server) -> None:
+    with connected(server) as connection:
+        connection.sendall(HEAD + b"Content-Length: 20000000\r\nExpect: 100-continue\r\n\r\n")
+        assert receive(connection, b"\r\n").startswith(b"HTTP/1.1 413 ")

@@ -1,5 +1,7 @@
 """What stands before the endpoints: the key, the size of a body and how deep it is nested."""
 
+import asyncio
+import contextlib
 import hmac
 from collections import deque
 from collections.abc import Iterable
@@ -9,11 +11,13 @@ from fastapi.responses import JSONResponse
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from hy3.serve import surrogates
 from hy3.serve.errors import ApiError, bad_request, shape_for
 
 # Of a JSON body. Code that reads it later recurses, and parsing millions of lists would hold all others up.
 MOST_DEPTH = 100
 MOST_CONTAINERS = 50_000  # lists and objects
+LINGER_SECONDS = 2.0
 STEPS = np.zeros(256, dtype=np.int8)  # into a list or object, and out of it
 STEPS[list(b"[{")], STEPS[list(b"]}")] = 1, -1
 
@@ -40,6 +44,8 @@ class Guard:
             if body is None:  # the client is gone
                 return
             check_content(headers, body)
+            if surrogates.suspected(body):
+                body = await asyncio.to_thread(surrogates.mended, body)
         except ApiError as error:
             response = JSONResponse(shape_for(scope["path"], error), error.status, error.headers)
             await response(scope, receive, send)
@@ -63,6 +69,8 @@ class Guard:
     async def _read(self, headers: Headers, receive: Receive) -> bytes | None:
         announced = headers.get("content-length", "")
         if announced.isdecimal() and int(announced) > self._limit:
+            if "expect" not in headers:
+                await discard(receive)
             raise self._too_large()
         chunks: list[bytes] = []
         size = 0
@@ -73,6 +81,8 @@ class Guard:
             chunks.append(message.get("body", b""))
             size += len(chunks[-1])
             if size > self._limit:
+                if message.get("more_body", False):
+                    await discard(receive)
                 raise self._too_large()
             if not message.get("more_body", False):
                 return b"".join(chunks)
@@ -83,7 +93,7 @@ class Guard:
             f"The body is larger than {self._limit} bytes. Send less, or start the server with a larger "
             "--body-limit.",
             code="body_too_large",
-            headers={"Connection": "close"},  # the rest of it is not read
+            headers={"Connection": "close"},  # the rest of it may not have been read
         )
 
 
@@ -99,6 +109,17 @@ def check_content(headers: Headers, body: bytes) -> None:
         raise bad_request(f"The body is nested {depth} levels deep. {MOST_DEPTH} are allowed.")
     if containers > MOST_CONTAINERS:
         raise bad_request(f"The body has {containers} lists and objects. {MOST_CONTAINERS} are allowed.")
+
+
+async def discard(receive: Receive) -> None:
+    """Takes what still comes, for a while: a client that is cut off while it sends does not read why."""
+
+    async def rest() -> None:
+        while (await receive()).get("more_body", False):
+            pass
+
+    with contextlib.suppress(asyncio.TimeoutError):
+        await asyncio.wait_for(rest(), LINGER_SECONDS)
 
 
 def shape_of(body: bytes) -> tuple[int, int]:
