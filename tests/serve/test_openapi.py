@@ -28,6 +28,7 @@ POSTS = [
     "/detokenize",
 ]
 OTHERS = [
+    ("GET", "/tokenizer_info"),
     ("GET", "/health"),
     ("GET", "/metrics"),
     ("GET", "/v1/models"),
