@@ -3,6 +3,7 @@
 #   make run        sets up, and the bundled model answers a question
 #   make test       sets up and runs the tests
 #   make test-live  adds the comparisons with transformers and tokenizers (PyTorch: a large download)
+#   make test-harness  evaluates a server with lm-evaluation-harness (a large download)
 #   make test-browser  drives the chat page of hy3 serve; installs Debian's chromium where it is missing
 #   make test-peer  compares with llama.cpp (builds llama-cpp-python, some minutes)
 #   make sanitize   the native tests and the fuzz test with AddressSanitizer and UndefinedBehaviorSanitizer, and the
@@ -20,7 +21,7 @@ PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 # What the installed package is made of.
 SOURCES := pyproject.toml CMakeLists.txt README.md LICENSE $(shell find src native -type f -not -path '*/__pycache__/*')
 
-.PHONY: run test test-live test-browser test-peer sanitize test-native test-arm64 lint docs clean
+.PHONY: run test test-live test-harness test-browser test-peer sanitize test-native test-arm64 lint docs clean
 
 run: $(VENV)/installed
 	$(BIN)/hy3 run -p "11+22+33=?"
@@ -30,6 +31,9 @@ test: $(VENV)/installed $(VENV)/installed-test
 
 test-live: $(VENV)/installed $(VENV)/installed-test $(VENV)/installed-live
 	$(BIN)/python -m pytest -m live
+
+test-harness: $(VENV)/installed $(VENV)/installed-test $(VENV)/installed-harness
+	$(BIN)/python -m pytest -m harness
 
 test-browser: $(VENV)/installed $(VENV)/installed-test $(VENV)/installed-browser
 	tools/install_tools.sh $@ chromium=chromium

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = pytest.mark.live
+pytestmark = pytest.mark.harness
 
 ROOT = Path(__file__).parents[2]
 PAGE = (ROOT / "docs/evaluation.md").read_text(encoding="utf-8")
