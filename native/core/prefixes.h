@@ -27,8 +27,6 @@ class Prefixes {
     // Drops the one that was not used for the longest time; false when there is none but `keep`.
     bool evict(const Session* keep);
 
-    size_t size() const { return entries_.size(); }
-
   private:
     std::vector<std::unique_ptr<Session>> entries_;  // in order of their last use
 };

@@ -95,7 +95,8 @@ struct Scheduler::Request {
 
     StepItem work(int64_t rows) {
         StepItem item = generation->work(rows);
-        if (scores_prompt()) {
+        const bool before_last = session->position() + 1 < static_cast<int64_t>(prompt.size());
+        if (scores_prompt() && before_last) {
             reader.begin = session->position();
             item.reader = &reader;
         }
@@ -253,7 +254,7 @@ bool Scheduler::place(Request& request, const Donor& donor) {
         request.generation->move_to(*session);
     else
         request.generation.emplace(*session, request.prompt, std::move(request.options.generation));
-    if (request.session == nullptr && request.placed == Clock::time_point{}) request.placed = Clock::now();
+    if (request.placed == Clock::time_point{}) request.placed = Clock::now();
     request.session = std::move(session);
     return true;
 }
