@@ -6,7 +6,7 @@ import ipaddress
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import click
 
@@ -200,8 +200,7 @@ def open_service(
     model = load_model(file, options)
     mtp = DRAFTS_THAT_PAY if options.mtp is None else options.mtp
     drafts = mtp != 0 and model.config.n_mtp_layers > 0
-    module: Any = hy3core
-    scheduler = module.Scheduler(
+    scheduler = hy3core.Scheduler(
         model,
         ctx=settings.ctx,
         kv=options.kv,

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from hy3.chat import tool_calls
 from hy3.chat.reply import Chunk, StopFilter, ThinkSplitter, think_tags
-from hy3.serve.engine import Event
+from hy3core import Event
 
 if TYPE_CHECKING:
     from hy3core import Tokenizer

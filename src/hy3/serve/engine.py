@@ -11,56 +11,14 @@ import threading
 import time
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any
 
 from hy3.serve.errors import ApiError
+from hy3core import Event, Scheduler
 
 log = logging.getLogger("hy3.serve")
 
 FAILED_STEP_SECONDS = 0.1  # before the next try, should every step fail
-
-
-class Event(Protocol):
-    """What `hy3core.Scheduler.step` returns: a token, or the end of a generation, or both."""
-
-    @property
-    def request(self) -> int: ...
-    @property
-    def token(self) -> int | None: ...
-    @property
-    def logprob(self) -> float | None: ...
-    @property
-    def top(self) -> Sequence[tuple[int, float]] | None: ...
-    @property
-    def finish(self) -> str | None: ...
-    @property
-    def error(self) -> str | None: ...
-    @property
-    def usage(self) -> Mapping[str, Any] | None: ...
-
-
-class Scheduler(Protocol):
-    """What the engine needs of `hy3core.Scheduler`."""
-
-    def submit(self, tokens: Sequence[int], *, max_tokens: int, **options: Any) -> int: ...
-    def cancel(self, request: int) -> None: ...
-    def step(self) -> Sequence[Event]: ...
-    @property
-    def stats(self) -> Mapping[str, Any]: ...
-
-
-@dataclass(frozen=True)
-class Failure:
-    """The engine's own event: a generation that ended without the scheduler saying so."""
-
-    request: int
-    error: str
-    finish: str = "error"
-    token: None = None
-    logprob: None = None
-    top: None = None
-    usage: Mapping[str, Any] = field(default_factory=dict)
 
 
 class ClientGone(Exception):
@@ -241,7 +199,7 @@ class Engine:
 
     def _fail_all(self, reason: str) -> None:
         with self._lock:
-            failed = [(inbox, Failure(number, reason)) for number, inbox in self._running.items()]
+            failed = [(inbox, failure(number, reason)) for number, inbox in self._running.items()]
             for number in self._running:
                 self._scheduler.cancel(number)
                 self._pace.end(number)
@@ -252,6 +210,11 @@ class Engine:
         assert self._loop is not None
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(function, *args)
+
+
+def failure(number: int, reason: str) -> Event:
+    """The end of a generation without the scheduler saying so."""
+    return Event(number, None, None, None, "error", reason, None)
 
 
 def deliver(told: Sequence[tuple[Inbox, Event]]) -> None:

@@ -12,11 +12,12 @@ from typing import Any
 from starlette.types import Receive
 
 from hy3.serve.answer import Answer, Part
-from hy3.serve.engine import Event, Inbox
+from hy3.serve.engine import Inbox
 from hy3.serve.errors import ApiError, bad_request
 from hy3.serve.metrics import Clock
 from hy3.serve.prompt import Job
 from hy3.serve.service import Service
+from hy3core import Event
 
 Scores = tuple[float, Sequence[tuple[int, float]]]  # of a token, and of the likeliest in its place
 
