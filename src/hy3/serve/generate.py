@@ -3,11 +3,11 @@
 import asyncio
 import secrets
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from types import TracebackType
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.types import Receive
 
@@ -145,6 +145,23 @@ class Generation:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         await self.close()
+
+
+class Writer(Protocol):
+    """An answer in the words of an API, as events."""
+
+    def begin(self) -> Iterable[dict[str, Any]]: ...
+    def write(self, part: Part) -> Iterable[dict[str, Any]]: ...
+
+
+async def written(writer: Writer, generation: Generation) -> AsyncIterator[dict[str, Any]]:
+    """All events but those of the end; for a generation of one answer."""
+    for each in writer.begin():
+        yield each
+    async for _, parts in generation:
+        for part in parts:
+            for each in writer.write(part):
+                yield each
 
 
 async def hang_up(receive: Receive, inbox: Inbox) -> None:

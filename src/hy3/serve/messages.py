@@ -7,7 +7,7 @@ from typing import Any
 from fastapi import APIRouter, Request, Response
 from fastapi.responses import JSONResponse
 
-from hy3.serve.generate import Generation
+from hy3.serve.generate import Generation, written
 from hy3.serve.messages_body import MessagesBody, PromptBody, chat_request
 from hy3.serve.messages_writer import PING, Event, MessageWriter, usage
 from hy3.serve.prompt import Decoding
@@ -57,12 +57,8 @@ class Run:
             yield event(each, each["type"])
 
     async def _events(self) -> AsyncIterator[Event]:
-        for each in self._writer.begin():
+        async for each in written(self._writer, self._generation):
             yield each
-        async for _, parts in self._generation:
-            for part in parts:
-                for each in self._writer.write(part):
-                    yield each
         used = self._generation.usage
         total = usage(used.prompt_tokens, used.cached_tokens, used.completion_tokens, used.reasoning_tokens)
         for each in self._writer.end(self._stop_reason(), self._generation.answers[0].stop_string, total):

@@ -12,7 +12,7 @@ from fastapi.responses import JSONResponse
 
 from hy3.serve.chat import score_of
 from hy3.serve.errors import ApiError, bad_request
-from hy3.serve.generate import Generation, Usage
+from hy3.serve.generate import Generation, Usage, written
 from hy3.serve.responses_body import CARRIED_REASONING, Item, ResponsesBody, chat_request
 from hy3.serve.responses_store import Store
 from hy3.serve.responses_tools import Toolbox
@@ -91,12 +91,8 @@ class Run:
             yield event(failed, failed["type"])
 
     async def _events(self) -> AsyncIterator[Event]:
-        for each in self._writer.begin():
+        async for each in written(self._writer, self._generation):
             yield each
-        async for _, parts in self._generation:
-            for part in parts:
-                for each in self._writer.write(part):
-                    yield each
         reason = self._generation.answers[0].finish_reason
         last = self._writer.end(reason, usage_of(self._generation.usage))
         self._keep(self._writer.response)
