@@ -356,7 +356,7 @@ def test_what_is_wrong_is_named(server: Any, fields: dict[str, Any], param: str)
     assert refused(400, lambda: ask(server, **fields))["param"] == param
 
 
-@pytest.mark.parametrize("value", ["NaN", "1e999", '"\\ud800"'])
+@pytest.mark.parametrize("value", ["NaN", "1e999"])
 @pytest.mark.parametrize(
     "field",
     [

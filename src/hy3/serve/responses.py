@@ -157,7 +157,7 @@ def outline(body: ResponsesBody, service: Service) -> dict[str, Any]:
     }
     try:
         json.dumps(described, ensure_ascii=False, allow_nan=False).encode()
-    except ValueError as error:  # Python reads more than JSON allows: NaN, 1e999, halves of surrogate pairs
+    except ValueError as error:  # Python reads more than JSON allows: NaN, 1e999
         raise bad_request(f"The body has what no answer could repeat: {error}.") from None
     return described
 
