@@ -40,24 +40,18 @@ SessionOptions checked(const Model& model, SessionOptions options) {
 
 }  // namespace
 
-// What becomes of the hidden states of an item's rows, chunk by chunk.
-class RowSink {
-  public:
-    virtual ~RowSink() = default;
-    // States of tokens [first, first + count) are rows [row, row + count) of `states`. first is -1 for a
-    // token that was in the session already and was evaluated again for its state.
-    virtual void take(Forward& forward, int64_t first, int64_t count, const float* states, int64_t row) = 0;
-};
-
 // One evaluation of tokens of several sessions.
 class Step {
   public:
     struct Part {
         Session* session;
         std::span<const int32_t> tokens;
-        RowSink* sink;
-        bool needs_previous;  // the sink wants the state before the first token
+        Logits wanted = Logits::none;
+        float* logits = nullptr;  // (vocab) for last, (n, vocab) for all
         bool speculative = false;
+        LogitsReader* reader = nullptr;
+        int64_t read = 0;             // tokens whose logits the reader gets, the first ones
+        bool needs_previous = false;  // the reader also gets those before the first token
         // Progress, in tokens; starts at -1 when the last token so far is evaluated again.
         int64_t done = 0;
         std::vector<float> states{};  // of all rows done when speculative, else of the last one
@@ -183,12 +177,56 @@ class Step {
                 session.write_mtp_behind(forward);
         }
         const float* states = forward.trunk(rows, caches);
-        for (const Segment& segment : segments)
-            if (segment.part->sink != nullptr)
-                segment.part->sink->take(forward, segment.first, segment.count, states, segment.row);
+        give_logits(forward, segments, states);
         update_mtp(forward, segments, states);
         for (const Segment& segment : segments) keep_states(segment, states);
         return true;
+    }
+
+    // Logits that were asked for after a row.
+    struct RowLogits {
+        int64_t row;
+        float* to;             // null: only for the reader
+        LogitsReader* reader;  // null: nobody
+        int64_t index;         // as reader->read() has it
+    };
+
+    // What the parts want of a chunk, in the order of its rows.
+    std::vector<RowLogits> wanted_logits(const std::vector<Segment>& segments) const {
+        std::vector<RowLogits> wanted;
+        for (const Segment& segment : segments) {
+            const Part& part = *segment.part;
+            const auto n = static_cast<int64_t>(part.tokens.size());
+            for (int64_t k = 0; k < segment.count; k++) {
+                const int64_t i = segment.first + k;
+                float* to = nullptr;
+                if (i >= 0 && part.wanted == Logits::all) to = part.logits + i * model().config().vocab;
+                if (i == n - 1 && part.wanted == Logits::last) to = part.logits;
+                LogitsReader* reader = i < part.read ? part.reader : nullptr;
+                if (to != nullptr || reader != nullptr) wanted.push_back({segment.row + k, to, reader, i});
+            }
+        }
+        return wanted;
+    }
+
+    // The rows of all parts go through the head together: it has the weights of several layers.
+    void give_logits(Forward& forward, const std::vector<Segment>& segments, const float* states) {
+        const std::vector<RowLogits> wanted = wanted_logits(segments);
+        const auto vocab = static_cast<size_t>(model().config().vocab);
+        for (size_t first = 0; first < wanted.size(); first += Forward::head_rows) {
+            const std::span batch =
+                std::span(wanted).subspan(first).first(std::min(Forward::head_rows, wanted.size() - first));
+            std::vector<int64_t> rows;
+            std::vector<float*> to;
+            for (const RowLogits& one : batch) {
+                if (one.to == nullptr) unkept_.resize(Forward::head_rows * vocab);
+                to.push_back(one.to != nullptr ? one.to : unkept_.data() + rows.size() * vocab);
+                rows.push_back(one.row);
+            }
+            forward.head(rows, states, to);
+            for (size_t i = 0; i < batch.size(); i++)
+                if (batch[i].reader != nullptr) batch[i].reader->read(batch[i].index, {to[i], vocab});
+        }
     }
 
     void keep_states(const Segment& segment, const float* states) {
@@ -243,63 +281,10 @@ class Step {
 
     std::span<Part> parts_;
     AbortCheck& abort_;
+    std::vector<float> unkept_;  // (head_rows, vocab): logits only for readers
 };
 
 namespace {
-
-// Gives a reader the logits of each row, a few rows at a time.
-class ReaderSink final : public RowSink {
-  public:
-    // Of the first n tokens.
-    ReaderSink(LogitsReader& reader, size_t n, size_t vocab)
-        : reader_(reader), n_(static_cast<int64_t>(n)), vocab_(vocab), logits_(Forward::head_rows * vocab) {
-        for (size_t i = 0; i < Forward::head_rows; i++) to_.push_back(logits_.data() + i * vocab);
-    }
-
-    void take(Forward& forward, int64_t first, int64_t count, const float* states, int64_t row) override {
-        const int64_t wanted = std::min(count, n_ - first);
-        for (int64_t i = 0; i < wanted;) {
-            std::vector<int64_t> rows;
-            for (int64_t j = i; j < wanted && rows.size() < Forward::head_rows; j++) rows.push_back(row + j);
-            forward.head(rows, states, std::span(to_).first(rows.size()));
-            for (const float* logits : std::span(to_).first(rows.size()))
-                reader_.read(first + i++, {logits, vocab_});
-        }
-    }
-
-  private:
-    LogitsReader& reader_;
-    int64_t n_;
-    size_t vocab_;
-    std::vector<float> logits_;
-    std::vector<float*> to_;
-};
-
-class LogitsSink final : public RowSink {
-  public:
-    LogitsSink(const StepItem& item, int64_t vocab) : item_(item), vocab_(vocab) {
-        if (item.reader != nullptr)
-            reader_.emplace(*item.reader, item.tokens.size(), static_cast<size_t>(vocab));
-    }
-
-    void take(Forward& forward, int64_t first, int64_t count, const float* states, int64_t row) override {
-        const auto n = static_cast<int64_t>(item_.tokens.size());
-        std::vector<int64_t> rows;
-        std::vector<float*> to;
-        for (int64_t i = std::max<int64_t>(first, 0); i < first + count; i++) {
-            if (item_.wanted != Logits::all && !(item_.wanted == Logits::last && i == n - 1)) continue;
-            rows.push_back(row + i - first);
-            to.push_back(item_.logits + (item_.wanted == Logits::all ? i * vocab_ : 0));
-        }
-        forward.head(rows, states, to);
-        if (reader_) reader_->take(forward, first, count, states, row);
-    }
-
-  private:
-    const StepItem& item_;
-    int64_t vocab_;
-    std::optional<ReaderSink> reader_;
-};
 
 // The state of token i scores token i + 1.
 class Scorer final : public LogitsReader {
@@ -384,8 +369,11 @@ void Session::score(std::span<const int32_t> tokens, float* out, AbortCheck& abo
     if (tokens.empty()) return;
     const auto vocab = static_cast<size_t>(model_->config().vocab);
     Scorer scorer(tokens, out);
-    ReaderSink sink(scorer, tokens.size() - 1, vocab);
-    Step::Part part{this, tokens, &sink, true, false};
+    Step::Part part{.session = this,
+                    .tokens = tokens,
+                    .reader = &scorer,
+                    .read = static_cast<int64_t>(tokens.size()) - 1,
+                    .needs_previous = true};
     // The first token is scored by the state before it: already there, or evaluated again by the step.
     out[0] = std::numeric_limits<float>::quiet_NaN();
     if (has_hidden()) {
@@ -406,21 +394,19 @@ void Session::score(std::span<const int32_t> tokens, float* out, AbortCheck& abo
 
 void step(std::span<const StepItem> items, AbortCheck& abort) {
     if (items.empty()) return;
-    const auto vocab = static_cast<int64_t>(items.front().session->model().config().vocab);
-    const auto unread = [](const StepItem& item) {
-        return item.wanted == Logits::none && item.reader == nullptr;
-    };
-    std::vector<LogitsSink> sinks;
-    sinks.reserve(items.size());
     std::vector<Step::Part> parts;
     for (const StepItem& item : items) {
         if (item.tokens.empty() && item.wanted == Logits::last)
             fail(Status::invalid_argument,
                  "There are no tokens to evaluate, so there are no last logits. Give at "
                  "least one token.");
-        sinks.emplace_back(item, vocab);
-        parts.push_back(
-            {item.session, item.tokens, unread(item) ? nullptr : &sinks.back(), false, item.speculative});
+        parts.push_back({.session = item.session,
+                         .tokens = item.tokens,
+                         .wanted = item.wanted,
+                         .logits = item.logits,
+                         .speculative = item.speculative,
+                         .reader = item.reader,
+                         .read = static_cast<int64_t>(item.tokens.size())});
     }
     Step(parts, abort).run();
 }
