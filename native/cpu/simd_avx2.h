@@ -321,3 +321,7 @@ HY3_INLINE F byte_to_float(I words) {
 
 #include "cpu/simd_parts.h"
 #include "cpu/simd_x86.h"
+
+HY3_INLINE F load_f16_each(const uint8_t* const* rows, int64_t at) {
+    return {_mm256_cvtph_ps(halves_of_8(rows, at)), _mm256_cvtph_ps(halves_of_8(rows + 8, at))};
+}

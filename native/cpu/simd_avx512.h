@@ -285,3 +285,7 @@ HY3_INLINE F byte_to_float(I words) {
 }
 
 #include "cpu/simd_x86.h"
+
+HY3_INLINE F load_f16_each(const uint8_t* const* rows, int64_t at) {
+    return _mm512_cvtph_ps(_mm256_set_m128i(halves_of_8(rows + 8, at), halves_of_8(rows, at)));
+}

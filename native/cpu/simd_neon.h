@@ -33,6 +33,16 @@ HY3_INLINE float half_to_float(uint16_t h) {
 HY3_INLINE F load_f16(const uint16_t* p) {
     return by_quarter<F>([&](int j) { return vcvt_f32_f16(vreinterpret_f16_u16(vld1_u16(p + 4 * j))); });
 }
+HY3_INLINE F load_f16_each(const uint8_t* const* rows, int64_t at) {
+    return by_quarter<F>([&](int j) {
+        const auto half = [&](int r) { return reinterpret_cast<const uint16_t*>(rows[4 * j + r] + at); };
+        uint16x4_t x = vld1_dup_u16(half(0));
+        x = vld1_lane_u16(half(1), x, 1);
+        x = vld1_lane_u16(half(2), x, 2);
+        x = vld1_lane_u16(half(3), x, 3);
+        return vcvt_f32_f16(vreinterpret_f16_u16(x));
+    });
+}
 HY3_INLINE void store_f16(uint16_t* p, F x) {
     for (int j = 0; j < 4; j++) vst1_u16(p + 4 * j, vreinterpret_u16_f16(vcvt_f16_f32(x.q[j])));
 }

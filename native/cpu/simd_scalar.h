@@ -72,6 +72,12 @@ HY3_INLINE F load_f16(const uint16_t* p) {
     for (int i = 0; i < 16; i++) x.v[i] = half_to_float(p[i]);
     return x;
 }
+// The float16 number at byte `at` of each row, which need not be aligned.
+HY3_INLINE F load_f16_each(const uint8_t* const* rows, int64_t at) {
+    uint16_t halves[16];
+    for (int r = 0; r < 16; r++) __builtin_memcpy(halves + r, rows[r] + at, 2);
+    return load_f16(halves);
+}
 HY3_INLINE void store_f16(uint16_t* p, F x) {
     for (int i = 0; i < 16; i++) p[i] = float_to_half(x.v[i]);
 }

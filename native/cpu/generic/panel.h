@@ -22,11 +22,4 @@ struct Panel {
     alignas(64) uint8_t words[kPanel * kColumns];  // the same, as Tile orders them
     alignas(64) float scale[lanes];
     alignas(64) float bias[lanes];
-    alignas(64) uint16_t half[kColumns / 32 * kPanel];  // scale and bias of small blocks, as float16
-    alignas(64) uint16_t half_bias[kColumns / 32 * kPanel];
-
-    // out = half, for blocks that are groups.
-    HY3_INLINE void widen(const uint16_t* half, int64_t blocks, float* out) {
-        for (int64_t b = 0; b < blocks; b++) store(out + b * kPanel, load_f16(half + b * kPanel));
-    }
 };

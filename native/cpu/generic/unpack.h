@@ -7,8 +7,7 @@
 //   codes       u: 64 columns as a vector, of two blocks of 32 or of a quarter of a super-block; where
 //   quarters
 //               have much of the work in common, 256 of a super-block to memory
-//   scales      of a block of 32: scale and bias as float16, to lane `row` of the panel; `widen` converts
-//               them all. Of super-blocks: scale and bias of 16 rows at once.
+//   scales      scale and bias of a block of 16 rows at once
 
 HY3_INLINE uint32_t read_u32(const uint8_t* p) {
     uint32_t word;
@@ -21,6 +20,18 @@ HY3_INLINE uint64_t read_u64(const uint8_t* p) {
     return word;
 }
 
+// Blocks of 16 rows, at the same columns.
+struct BlockRows {
+    const uint8_t* const* rows;
+    int64_t at;
+    // Sixteen bytes of each, as words by row.
+    HY3_INLINE void words(const BlockRows& b, int64_t offset, I out[4]) {
+        transpose_words([&](int r) { return b.rows[r] + b.at + offset; }, out);
+    }
+    // A float16 number of each.
+    HY3_INLINE F halves(const BlockRows& b, int64_t offset) { return load_f16_each(b.rows, b.at + offset); }
+};
+
 template <typename B>
 struct Small {  // 32 columns, one scale
     using Block = B;
@@ -29,22 +40,17 @@ struct Small {  // 32 columns, one scale
     static constexpr int offset = 0;
     static constexpr int code_bits = 7;
     static constexpr bool has_bias = false;
-    HY3_INLINE void scales(const B& b, Panel& p, int64_t block, int64_t row) {
-        p.half[block * kPanel + row] = b.d;
+    HY3_INLINE void scales(const BlockRows& b, float* scale, float*) {
+        store(scale, BlockRows::halves(b, offsetof(B, d)));
     }
-    HY3_INLINE void widen(Panel& p, int64_t blocks) { Panel::widen(p.half, blocks, p.scale); }
 };
 
 template <typename B>
 struct SmallWithMin : Small<B> {
     static constexpr bool has_bias = true;
-    HY3_INLINE void scales(const B& b, Panel& p, int64_t block, int64_t row) {
-        p.half[block * kPanel + row] = b.d;
-        p.half_bias[block * kPanel + row] = b.m;
-    }
-    HY3_INLINE void widen(Panel& p, int64_t blocks) {
-        Panel::widen(p.half, blocks, p.scale);
-        Panel::widen(p.half_bias, blocks, p.bias);
+    HY3_INLINE void scales(const BlockRows& b, float* scale, float* bias) {
+        store(scale, BlockRows::halves(b, offsetof(B, d)));
+        store(bias, BlockRows::halves(b, offsetof(B, m)));
     }
 };
 
@@ -98,23 +104,16 @@ struct UnpackMXFP4 : Small<BlockMXFP4> {
     HY3_INLINE I codes(const Block& a, const Block& b) {
         return add_bytes(lookup_16(kvalues_mxfp4, nibbles_by_16(a.qs, b.qs)), set_bytes(offset));
     }
-    HY3_INLINE void scales(const Block& b, Panel& p, int64_t block, int64_t row) {
-        // 2^(e - 127) / 2; subnormal for the two smallest.
-        const uint32_t bits = b.e < 2 ? 0x00200000u << b.e : static_cast<uint32_t>(b.e - 1) << 23;
-        __builtin_memcpy(p.scale + block * kPanel + row, &bits, 4);
+    HY3_INLINE void scales(const BlockRows& b, float* scale, float*) {
+        for (int r = 0; r < kPanel; r++) {
+            const uint8_t e = b.rows[r][b.at + static_cast<int64_t>(offsetof(Block, e))];
+            // 2^(e - 127) / 2; subnormal for the two smallest.
+            const uint32_t bits = e < 2 ? 0x00200000u << e : static_cast<uint32_t>(e - 1) << 23;
+            __builtin_memcpy(scale + r, &bits, 4);
+        }
     }
-    HY3_INLINE void widen(Panel&, int64_t) {}
 };
 
-// Super-blocks of 16 rows, at the same columns.
-struct BlockRows {
-    const uint8_t* const* rows;
-    int64_t at;
-    // Sixteen bytes of each, as words by row.
-    HY3_INLINE void words(const BlockRows& b, int64_t offset, I out[4]) {
-        transpose_words([&](int r) { return b.rows[r] + b.at + offset; }, out);
-    }
-};
 HY3_INLINE F high_half_to_float(I words) {
     return low_half_to_float(bits<16, 0xffff>(words));
 }

@@ -30,19 +30,12 @@ HY3_INLINE void for_each_64(int columns, Body body) {
 template <typename Format>
 static void unpack_scales(const uint8_t* const* rows, int64_t column, int columns, Panel& panel) {
     using Block = typename Format::Block;
+    constexpr int lanes = Format::elements / Format::group * kPanel;
     const int64_t blocks = columns / Format::elements, first = column / Format::elements;
-    if constexpr (Format::elements == 32) {
-        for (int64_t r = 0; r < kPanel; r++) {
-            const auto* from = reinterpret_cast<const Block*>(rows[r]) + first;
-            for (int64_t b = 0; b < blocks; b++) Format::scales(from[b], panel, b, r);
-        }
-        Format::widen(panel, blocks);
-    } else {
-        constexpr int lanes = Format::elements / Format::group * kPanel;
-        for (int64_t b = 0; b < blocks; b++)
-            Format::scales({rows, (first + b) * static_cast<int64_t>(sizeof(Block))}, panel.scale + b * lanes,
-                           panel.bias + b * lanes);
-    }
+    for (int64_t b = 0; b < blocks; b++)
+        Format::scales({rows, (first + b) * static_cast<int64_t>(sizeof(Block))}, panel.scale + b * lanes,
+                       panel.bias + b * lanes);
+}
 }
 
 // The codes of the same columns.
