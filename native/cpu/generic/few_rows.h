@@ -19,8 +19,8 @@ HY3_INLINE F add_64(F acc, const I* dots, int first, int columns, const Panel& s
 
 // Calls body(first, codes) for each 64 columns of the span, with codes(r) those of weight row r.
 template <typename Format, typename Body>
-HY3_INLINE void for_codes(const uint8_t* const* rows, int64_t column, int columns, Panel& panel,
-                          const Body& body) {
+HY3_INLINE void for_codes(const Matrix& w, const uint8_t* const* rows, int64_t column, int columns,
+                          Panel& panel, const Body& body) {
     if constexpr (by_64<Format>) {
         using Block = typename Format::Block;
         const Block* blocks[kPanel];
@@ -29,30 +29,28 @@ HY3_INLINE void for_codes(const uint8_t* const* rows, int64_t column, int column
         constexpr int64_t bytes = sizeof(Block) * 64 / Format::elements;  // of 64 columns
         for_each_64<Format>(columns, [&](int step, auto codes) {
             body(64 * step, [&](int r) {
-                // Ask for the row's next columns: they are read when the turn comes back to it.
-                __builtin_prefetch(
-                    reinterpret_cast<const uint8_t*>(blocks[r]) + bytes * (kColumns / 64 + step), 0, 2);
+                prefetch_next<bytes>(w, rows[0], bytes * ((column / 64 + step) * kPanel + r));
                 return codes(blocks[r]);
             });
         });
     } else {
-        unpack_codes<Format>(rows, column, columns, panel);
+        unpack_codes<Format>(w, rows, column, columns, panel);
         for (int first = 0; first < columns; first += 64)
             body(first, [&](int r) { return load_bytes(panel.rows + r * Panel::stride + first); });
     }
 }
 
 template <typename Format, int n>
-static void few_rows(const uint8_t* const* weights, int64_t cols, const ProductRows& rows, float* tile,
+static void few_rows(const Matrix& w, const uint8_t* const* weights, const ProductRows& rows, float* tile,
                      Panel& panel) {
     F acc[n];
     for (int i = 0; i < n; i++) acc[i] = set1(0.0f);
-    for (int64_t column = 0; column < cols; column += kColumns) {
-        const int columns = static_cast<int>(cols - column < kColumns ? cols - column : kColumns);
+    for (int64_t column = 0; column < w.cols; column += kColumns) {
+        const int columns = static_cast<int>(w.cols - column < kColumns ? w.cols - column : kColumns);
         ActivationRow<Format::group> x[n];
         for (int i = 0; i < n; i++) x[i] = ActivationRow<Format::group>::of(*rows.q, rows.row(i), column);
         unpack_scales<Format>(weights, column, columns, panel);
-        for_codes<Format>(weights, column, columns, panel, [&](int first, const auto& codes) {
+        for_codes<Format>(w, weights, column, columns, panel, [&](int first, const auto& codes) {
             const int8_t* q[n];
             for (int i = 0; i < n; i++) q[i] = x[i].q + first;
             I dots[n][64 / Format::group];

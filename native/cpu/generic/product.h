@@ -36,7 +36,8 @@ HY3_INLINE F add_group(F acc, I dots, int g, const Panel& s, const ActivationRow
 #include "cpu/generic/few_rows.h"
 
 // Unpacks columns [column, column + columns) of 16 rows.
-using UnpackPanel = void (*)(const uint8_t* const* rows, int64_t column, int columns, Panel& panel);
+using UnpackPanel = void (*)(const Matrix& w, const uint8_t* const* rows, int64_t column, int columns,
+                             Panel& panel);
 
 // Many rows: the arithmetic, for all formats that have these in common (see panel.h).
 template <int group, int code_bits, bool has_bias>
@@ -62,12 +63,12 @@ struct QuantizedProduct {
         for (int i = 0; i < n; i++) store(tile + i * kPanel, acc[i]);
     }
 
-    static void run(UnpackPanel unpack, int offset, const uint8_t* const* weights, int64_t cols,
+    static void run(UnpackPanel unpack, int offset, const Matrix& w, const uint8_t* const* weights,
                     const ProductRows& rows, float* tile, Panel& panel) {
         for (int64_t i = 0; i < rows.n * kPanel; i++) tile[i] = 0.0f;
-        for (int64_t column = 0; column < cols; column += kColumns) {
-            const int columns = static_cast<int>(cols - column < kColumns ? cols - column : kColumns);
-            unpack(weights, column, columns, panel);
+        for (int64_t column = 0; column < w.cols; column += kColumns) {
+            const int columns = static_cast<int>(w.cols - column < kColumns ? w.cols - column : kColumns);
+            unpack(w, weights, column, columns, panel);
             for (int first = 0; first < columns; first += 64)
                 Tile::interleave(panel.rows + first, Panel::stride, panel.words + first * kPanel);
             int64_t i = 0;
@@ -99,10 +100,10 @@ HY3_INLINE void quantized(const Matrix& w, int64_t first, int count, const Produ
     const uint8_t* weights[kPanel];
     for (int r = 0; r < kPanel; r++) weights[r] = w.row(first + (r < count ? r : count - 1));
     Panel& panel = *static_cast<Panel*>(scratch);
-    if (rows.n == 1) return few_rows<Format, 1>(weights, w.cols, rows, tile, panel);
-    if (rows.n == 2) return few_rows<Format, 2>(weights, w.cols, rows, tile, panel);
+    if (rows.n == 1) return few_rows<Format, 1>(w, weights, rows, tile, panel);
+    if (rows.n == 2) return few_rows<Format, 2>(w, weights, rows, tile, panel);
     QuantizedProduct<Format::group, Format::code_bits, Format::has_bias>::run(
-        unpack_panel<Format>, Format::offset, weights, w.cols, rows, tile, panel);
+        unpack_panel<Format>, Format::offset, w, weights, rows, tile, panel);
 }
 
 struct LoadF32 {

@@ -36,19 +36,27 @@ static void unpack_scales(const uint8_t* const* rows, int64_t column, int column
         Format::scales({rows, (first + b) * static_cast<int64_t>(sizeof(Block))}, panel.scale + b * lanes,
                        panel.bias + b * lanes);
 }
+
+// Asks for a part of the next panel, which lies behind this one: what follows its first `done` bytes. Reading
+// a whole panel ahead hides the memory's latency, and asking in the order of addresses makes the most of its
+// pages, where the rows of a panel are read a few columns of each in turn.
+template <int64_t bytes>
+HY3_INLINE void prefetch_next(const Matrix& w, const uint8_t* panel, int64_t done) {
+    const uint8_t* const next = panel + kPanel * static_cast<int64_t>(w.row_bytes) + done;
+    for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch(next + line, 0, 2);
 }
 
 // The codes of the same columns.
 template <typename Format>
-static void unpack_codes(const uint8_t* const* rows, int64_t column, int columns, Panel& panel) {
+static void unpack_codes(const Matrix& w, const uint8_t* const* rows, int64_t column, int columns,
+                         Panel& panel) {
     using Block = typename Format::Block;
+    constexpr int64_t bytes = sizeof(Block) * 256 / Format::elements;
     for (int64_t r = 0; r < kPanel; r++) {
         const auto* from = reinterpret_cast<const Block*>(rows[r]) + column / Format::elements;
         uint8_t* u = panel.rows + r * Panel::stride;
-        // Ask for the row's next columns: the turn comes back to it after the other 15 rows.
-        const auto* next = reinterpret_cast<const uint8_t*>(from + columns / Format::elements);
-        for (int64_t line = 0; line < next - reinterpret_cast<const uint8_t*>(from); line += 64)
-            __builtin_prefetch(next + line, 0, 2);
+        for (int c = 0; c < columns; c += 256)
+            prefetch_next<bytes>(w, rows[0], bytes * ((column * kPanel + r * columns + c) / 256));
         if constexpr (by_64<Format>)
             for_each_64<Format>(columns,
                                 [&](int step, auto codes) { store_bytes(u + 64 * step, codes(from)); });
@@ -58,7 +66,8 @@ static void unpack_codes(const uint8_t* const* rows, int64_t column, int columns
 }
 
 template <typename Format>
-static void unpack_panel(const uint8_t* const* rows, int64_t column, int columns, Panel& panel) {
-    unpack_codes<Format>(rows, column, columns, panel);
+static void unpack_panel(const Matrix& w, const uint8_t* const* rows, int64_t column, int columns,
+                         Panel& panel) {
+    unpack_codes<Format>(w, rows, column, columns, panel);
     unpack_scales<Format>(rows, column, columns, panel);
 }
