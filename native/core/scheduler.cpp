@@ -23,6 +23,10 @@ constexpr double least_prompt_rows = 8;
 // Worth waiting for another request to read it: about what starting a prompt's first step costs anyway.
 constexpr int64_t least_shared = kPageSize;
 
+int64_t whole_pages(int64_t positions) {
+    return (positions + kPageSize - 1) / kPageSize;
+}
+
 SchedulerOptions checked(const Model& model, SchedulerOptions options) {
     if (options.session.ctx == 0) options.session.ctx = model.config().ctx;
     if (options.max_running < 1 || options.max_running > 1024)
@@ -30,7 +34,8 @@ SchedulerOptions checked(const Model& model, SchedulerOptions options) {
              ". Give a number from 1 to 1024.");
     if (!(options.max_gap > 0.0 && options.max_gap <= 3600.0))
         fail(Status::invalid_argument, "max_gap is ", options.max_gap, ". Give seconds, up to 3600.");
-    if (options.kv_budget == 0) options.kv_budget = options.max_running * options.session.ctx;
+    if (options.kv_budget == 0)
+        options.kv_budget = options.max_running * whole_pages(options.session.ctx) * kPageSize;
     if (options.kv_budget < options.session.ctx)
         fail(Status::invalid_argument, "kv_budget is ", options.kv_budget,
              " tokens, less than the context of a single request, ", options.session.ctx,
@@ -75,12 +80,17 @@ struct Scheduler::Request {
     };
 
     Request(uint64_t number, RequestOptions o)
-        : id(number), prompt(std::move(o.prompt)), options(std::move(o)), reader(*this) {
+        : id(number),
+          prompt(std::move(o.prompt)),
+          max_tokens(o.generation.max_tokens),
+          options(std::move(o)),
+          reader(*this) {
         if (scores_prompt()) prompt_logprobs.resize(prompt.size() - 1);
     }
 
     const uint64_t id;
     const std::vector<int32_t> prompt;
+    const int64_t max_tokens;
     RequestOptions options;
     std::unique_ptr<Session> session;      // null while it waits
     std::optional<Generation> generation;  // since it ran for the first time
@@ -92,6 +102,11 @@ struct Scheduler::Request {
     std::span<const int32_t> text() const { return generation ? generation->text() : prompt; }
     bool scores_prompt() const { return options.prompt_logprobs != no_logprobs; }
     bool reading() { return generation->left().size() > 1; }
+    // Beyond the pages that are promised to it.
+    bool may_grow() const {
+        const auto promised = whole_pages(static_cast<int64_t>(text().size()) + 1);
+        return whole_pages(static_cast<int64_t>(prompt.size()) + max_tokens) > promised;
+    }
 
     StepItem work(int64_t rows) {
         StepItem item = generation->work(rows);
@@ -107,7 +122,7 @@ struct Scheduler::Request {
 Scheduler::Scheduler(std::shared_ptr<Model> model, const SchedulerOptions& options)
     : model_(std::move(model)),
       options_(checked(*model_, options)),
-      budget_(pages(options_.kv_budget)),
+      budget_(whole_pages(options_.kv_budget)),
       pace_(options_.max_gap, options_.session.chunk) {
     Session(model_, options_.session);  // refuses what no request could be made with
     publish();
@@ -194,8 +209,8 @@ Scheduler::Request* Scheduler::find(uint64_t id) {
 int64_t Scheduler::free_pages() const {
     int64_t free = budget_ - use_->pages;
     for (const auto& request : running_)
-        free -= std::max<int64_t>(
-            0, pages(static_cast<int64_t>(request->text().size()) + 1) - pages(request->session->position()));
+        free -= std::max<int64_t>(0, whole_pages(static_cast<int64_t>(request->text().size()) + 1) -
+                                         whole_pages(request->session->position()));
     return free;
 }
 
@@ -236,8 +251,10 @@ Scheduler::Donor Scheduler::best_donor(const Request& request) {
 bool Scheduler::place(Request& request, const Donor& donor) {
     const auto size = static_cast<int64_t>(request.text().size());
     const Session* const keep = donor.kept ? donor.session : nullptr;
-    // A page more for each of the others, or the first of them to need one would send this one back.
-    const int64_t needed = pages(size + 1) - donor.common / kPageSize + static_cast<int64_t>(running_.size());
+    int64_t needed = whole_pages(size + 1) - donor.common / kPageSize;
+    // And a page for each of the others that may grow, or the first of them to need one would send this one
+    // back.
+    for (const auto& other : running_) needed += other->may_grow();
     while (free_pages() < needed && prefixes_.evict(keep)) {
     }
     if (free_pages() < needed && !running_.empty()) return false;

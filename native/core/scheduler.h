@@ -24,7 +24,7 @@ namespace hy3 {
 
 struct SchedulerOptions {
     SessionOptions session;  // of each request; ctx: its prompt and answer
-    int64_t kv_budget = 0;   // positions over all; 0: max_running * ctx
+    int64_t kv_budget = 0;   // positions over all; 0: as many as max_running requests fill
     int max_running = 16;    // requests that share a step; the others wait
     double max_gap = 0.25;   // seconds between two tokens of a request while others' prompts are read
 };
@@ -109,7 +109,6 @@ class Scheduler {
         bool worth_waiting = false;  // a running request is about to evaluate more of it
     };
 
-    static int64_t pages(int64_t positions) { return (positions + kPageSize - 1) / kPageSize; }
     int64_t free_pages() const;
     Request* find(uint64_t id);
     void take_orders();

@@ -366,9 +366,10 @@ void hy3_generation_get_stats(const hy3_generation* generation, hy3_generation_s
 
 typedef struct hy3_scheduler_options {
     hy3_session_options session; /* of each request; ctx: its prompt and answer */
-    int64_t kv_budget;           /* positions over all, kept conversations included; 0: max_running * ctx */
-    int max_running;             /* requests that share a step; the others wait */
-    double max_gap; /* seconds between two tokens of a request while the prompts of others are read */
+    int64_t kv_budget; /* positions over all, kept conversations included; 0: max_running times ctx in whole
+                          pages */
+    int max_running;   /* requests that share a step; the others wait */
+    double max_gap;    /* seconds between two tokens of a request while the prompts of others are read */
 } hy3_scheduler_options;
 
 /* Sets the bit of each token that may follow the `generated` ones: token i is bit i % 32 of allowed[i / 32],

@@ -116,6 +116,15 @@ def test_room_runs_out_and_requests_are_put_back(model: hy3core.Model) -> None:
         assert answers.tokens[number] == alone(model, prompt, 200, {})
 
 
+def test_short_contexts_run_side_by_side(model: hy3core.Model) -> None:
+    """The budget is that of whole pages, however little of one a request may fill."""
+    scheduler = hy3core.Scheduler(model, ctx=9, max_running=8)
+    for at in range(8):
+        scheduler.submit(TEXT[at : at + 1], max_tokens=8)
+    scheduler.step()
+    assert scheduler.stats["running"] == 8
+
+
 def test_same_answer_with_a_reused_prefix(model: hy3core.Model) -> None:
     scheduler = hy3core.Scheduler(model, ctx=512, max_running=2)
     answers = Answers(scheduler)
