@@ -1,15 +1,18 @@
 // How fast one core multiplies, by weight type and number of activation rows; beside it, if a libggml-cpu.so
 // is named, ggml's mul_mat on the same shapes and one thread.
 //
-//   hy3_time_products [--ggml PATH/libggml-cpu.so] [TYPE...]        HY3_ISA chooses the instruction set
+//   hy3_time_products [--ggml PATH/libggml-cpu.so] [--mib N] [--cols N] [TYPE...]
 //
-// Weights are 8 MiB a matrix, more than a second-level cache. Each figure is the fastest of several passes,
-// hy3 and ggml in turn, by the thread's processor time: GB/s of weight bytes, and beside it, for several rows
-// and quantized weights, the share of the core's int8 peak in the same run.
+// HY3_ISA chooses the instruction set. Weights are N MiB a matrix: 8, more than a second-level cache, unless
+// told otherwise; with more than all caches hold, it shows how well reading the memory is hidden. Each figure
+// is the fastest of several passes, hy3 and ggml in turn, by the thread's processor time: GB/s of weight
+// bytes, and beside it, for several rows and quantized weights, the share of the core's int8 peak in the same
+// run.
 #include <dlfcn.h>
 
 #include <algorithm>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <ctime>
 #include <functional>
@@ -28,8 +31,6 @@ using namespace hy3::cpu;
 
 namespace {
 
-constexpr int64_t kCols = 4096;
-constexpr int64_t kBytes = 8 << 20;
 constexpr int64_t kRows[] = {1, 2, 3, 4, 8, 16, 64};
 constexpr int64_t kMostRows = 64;
 
@@ -80,8 +81,8 @@ class Ggml {
         ~Product() { release(context); }
     };
 
-    std::unique_ptr<Product> product(Type type, int64_t rows, int64_t n, const std::vector<uint8_t>& weights,
-                                     const std::vector<float>& x) const {
+    std::unique_ptr<Product> product(Type type, int64_t rows, int64_t cols, int64_t n,
+                                     const std::vector<uint8_t>& weights, const std::vector<float>& x) const {
         struct Params {
             size_t bytes;
             void* buffer;
@@ -91,10 +92,10 @@ class Ggml {
             symbol<void*(Params)>("ggml_init")({weights.size() + (size_t{320} << 20), nullptr, false});
         const auto tensor = symbol<void*(void*, int, int64_t, int64_t)>("ggml_new_tensor_2d");
         const auto data = symbol<void*(void*)>("ggml_get_data");
-        void* w = tensor(context, static_cast<int>(type), kCols, rows);
+        void* w = tensor(context, static_cast<int>(type), cols, rows);
         std::memcpy(data(w), weights.data(), weights.size());
-        void* activations = tensor(context, 0, kCols, n);
-        std::memcpy(data(activations), x.data(), static_cast<size_t>(n * kCols) * sizeof(float));
+        void* activations = tensor(context, 0, cols, n);
+        std::memcpy(data(activations), x.data(), static_cast<size_t>(n * cols) * sizeof(float));
         void* out = symbol<void*(void*, void*, void*)>("ggml_mul_mat")(context, w, activations);
         void* graph = symbol<void*(void*)>("ggml_new_graph")(context);
         symbol<void(void*, void*)>("ggml_build_forward_expand")(graph, out);
@@ -121,18 +122,20 @@ class Ggml {
 struct Timer {
     const Kernels& kernels;
     const Ggml* ggml;
+    int64_t bytes, cols;
     std::vector<float> x;
     QuantizedArray quantized;
     Array<uint8_t> scratch;
     Array<float> tile;
 
-    Timer(const Kernels& k, const Ggml* g) : kernels(k), ggml(g), x(kMostRows * kCols) {
+    Timer(const Kernels& k, const Ggml* g, int64_t matrix_bytes, int64_t columns)
+        : kernels(k), ggml(g), bytes(matrix_bytes), cols(columns), x(kMostRows * columns) {
         std::mt19937 random(1);
         std::normal_distribution<float> normal;
         for (float& value : x) value = normal(random);
-        const QuantizedRows& rows = quantized.get(kMostRows, kCols);
+        const QuantizedRows& rows = quantized.get(kMostRows, cols);
         for (int64_t r = 0; r < kMostRows; r++)
-            k.quantize(x.data() + r * kCols, r, 0, rows.stride / kGroup, rows);
+            k.quantize(x.data() + r * cols, r, 0, rows.stride / kGroup, rows);
         tile.get(kMostRows * kPanel);
         scratch.get(k.scratch_bytes);
     }
@@ -145,14 +148,18 @@ struct Timer {
 
     void print(Type type) {
         const TypeInfo& info = type_info(type);
-        const int64_t row = kCols / info.block * info.bytes, rows = kBytes / row / kPanel * kPanel;
-        const std::vector<uint8_t> weights = test::random_blocks(type, rows, kCols, 2);
-        const Matrix w{type, rows, kCols, weights.data(), static_cast<uint64_t>(row)};
+        if (cols % info.block != 0) {
+            std::printf("%-8s | has blocks of %d columns\n", info.name, static_cast<int>(info.block));
+            return;
+        }
+        const int64_t row = cols / info.block * info.bytes, rows = bytes / row / kPanel * kPanel;
+        const std::vector<uint8_t> weights = test::random_blocks(type, rows, cols, 2);
+        const Matrix w{type, rows, cols, weights.data(), static_cast<uint64_t>(row)};
         const double peak = int8_peak(kernels);
         std::printf("%-8s", info.name);
         for (const int64_t n : kRows) {
             double ours = 1e9, theirs = 1e9;
-            const auto product = ggml != nullptr ? ggml->product(type, rows, n, weights, x) : nullptr;
+            const auto product = ggml != nullptr ? ggml->product(type, rows, cols, n, weights, x) : nullptr;
             double spent = 0.0;
             for (int pass = 0; pass < 40 && (pass < 4 || spent < 0.1); pass++) {
                 const double a = seconds([&] { multiply(w, n); });
@@ -161,9 +168,8 @@ struct Timer {
                 theirs = std::min(theirs, b);
                 spent += a + b;
             }
-            const double bytes = static_cast<double>(rows * row),
-                         ops = 2.0 * static_cast<double>(rows * kCols * n);
-            std::printf(" |%6.1f", bytes / ours * 1e-9);
+            const double ops = 2.0 * static_cast<double>(rows * cols * n);
+            std::printf(" |%6.1f", static_cast<double>(rows * row) / ours * 1e-9);
             if (n > 1 && takes_quantized(type)) std::printf(" %3.0f%%", 100.0 * ops / ours / peak);
             if (n > 1 && !takes_quantized(type)) std::printf("     ");
             if (product != nullptr) std::printf(" x%5.2f", theirs / ours);
@@ -178,9 +184,20 @@ struct Timer {
 int main(int argc, char** argv) {
     std::unique_ptr<Ggml> ggml;
     std::vector<Type> types;
+    int64_t mib = 8, cols = 4096;
+    const auto number = [](const char* text) {
+        const int64_t n = std::strtoll(text, nullptr, 10);
+        if (n > 0 && n <= 65536) return n;
+        std::fprintf(stderr, "%s is no number from 1 to 65536.\n", text);
+        std::exit(2);
+    };
     for (int i = 1; i < argc; i++) {
         if (std::string_view(argv[i]) == "--ggml" && i + 1 < argc) {
             ggml = std::make_unique<Ggml>(argv[++i]);
+        } else if (std::string_view(argv[i]) == "--mib" && i + 1 < argc) {
+            mib = number(argv[++i]);
+        } else if (std::string_view(argv[i]) == "--cols" && i + 1 < argc) {
+            cols = number(argv[++i]);
         } else if (const TypeInfo* info = find_type(std::string_view(argv[i]))) {
             types.push_back(info->type);
         } else {
@@ -200,6 +217,6 @@ int main(int argc, char** argv) {
     for (const int64_t n : kRows)
         std::printf(" |%6lld%s%s", static_cast<long long>(n), n > 1 ? "     " : "", ggml ? "       " : "");
     std::printf("\n");
-    Timer timer(kernels, ggml.get());
+    Timer timer(kernels, ggml.get(), mib << 20, cols);
     for (const Type type : types) timer.print(type);
 }
