@@ -16,6 +16,7 @@ from .capi cimport *
 import operator
 import os
 from collections import namedtuple
+from threading import get_ident, main_thread
 from types import MappingProxyType
 
 import numpy as np

@@ -79,8 +79,15 @@ class FileError(Error, OSError):
 
 
 cdef class Interrupt:
-    """Runs signal handlers while a call computes; remembers what they raised."""
+    """Runs signal handlers while a call computes; remembers what they raised. Python runs them on its main thread
+    alone: calls of others need not stop for its lock.
+    """
     cdef object error
+    cdef hy3_abort_fn poll
+
+    def __cinit__(self):
+        if get_ident() == main_thread().ident:
+            self.poll = poll_signals
 
     cdef int raised(self) except -1:
         if self.error is not None:

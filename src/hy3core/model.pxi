@@ -33,7 +33,7 @@ def measure_machine(int threads=0, uint64_t span=4 << 30):
     cdef hy3_status status
     cdef Interrupt interrupt = Interrupt()
     with nogil:
-        status = hy3_measure_machine(threads, span, poll_signals, <void*>interrupt, &speed)
+        status = hy3_measure_machine(threads, span, interrupt.poll, <void*>interrupt, &speed)
     finish(status, interrupt)
     return MachineSpeed(speed.read_bytes, speed.int8_ops)
 

@@ -125,7 +125,7 @@ cdef class Scheduler:
         cdef hy3_status status
         cdef Interrupt interrupt = Interrupt()
         with nogil:
-            status = hy3_scheduler_step(self.handle, poll_signals, <void*>interrupt, &n)
+            status = hy3_scheduler_step(self.handle, interrupt.poll, <void*>interrupt, &n)
         finish(status, interrupt)
         return [self.event(i) for i in range(n)]
 

@@ -106,7 +106,7 @@ cdef class Session:
         cdef float[::1] view = out
         cdef float* address = &view[0] if ids.n else NULL
         with nogil:
-            status = hy3_session_score(self.handle, ids.data, ids.n, address, poll_signals, <void*>interrupt)
+            status = hy3_session_score(self.handle, ids.data, ids.n, address, interrupt.poll, <void*>interrupt)
         finish(status, interrupt)
         return out
 
@@ -126,7 +126,7 @@ cdef class Session:
         cdef float[::1] view = out
         cdef float* address = &view[0]
         with nogil:
-            status = hy3_session_mtp_logits(self.handle, token, address, poll_signals, <void*>interrupt)
+            status = hy3_session_mtp_logits(self.handle, token, address, interrupt.poll, <void*>interrupt)
         finish(status, interrupt)
         return out
 
@@ -162,7 +162,7 @@ cdef class Session:
         cdef hy3_status status
         cdef Interrupt interrupt = Interrupt()
         with nogil:
-            status = hy3_session_save(self.handle, address, view, poll_signals, <void*>interrupt)
+            status = hy3_session_save(self.handle, address, view, interrupt.poll, <void*>interrupt)
         finish(status, interrupt)
 
     def load(self, path):
@@ -173,7 +173,7 @@ cdef class Session:
         cdef hy3_status status
         cdef Interrupt interrupt = Interrupt()
         with nogil:
-            status = hy3_session_load(self.handle, address, append_bytes, taken, poll_signals, <void*>interrupt)
+            status = hy3_session_load(self.handle, address, append_bytes, taken, interrupt.poll, <void*>interrupt)
         finish(status, interrupt)
         return extra[0]
 
@@ -227,7 +227,7 @@ cdef class Generation:
         cdef hy3_status status
         cdef Interrupt interrupt = Interrupt()
         with nogil:
-            status = hy3_generation_prefill(self.handle, poll_signals, <void*>interrupt, &more)
+            status = hy3_generation_prefill(self.handle, interrupt.poll, <void*>interrupt, &more)
         self.update_stats()
         finish(status, interrupt)
         return bool(more)
@@ -237,7 +237,7 @@ cdef class Generation:
         cdef hy3_status status
         cdef Interrupt interrupt = Interrupt()
         with nogil:
-            status = hy3_generation_next(self.handle, poll_signals, <void*>interrupt, &token)
+            status = hy3_generation_next(self.handle, interrupt.poll, <void*>interrupt, &token)
         self.update_stats()
         finish(status, interrupt)
         if token < 0:
@@ -290,6 +290,6 @@ def step(items):
         keep.append((session, ids))
         results.append(None if wanted == "none" else out[0] if wanted == "last" else out)
     with nogil:
-        status = hy3_step(entries, n, poll_signals, <void*>interrupt)
+        status = hy3_step(entries, n, interrupt.poll, <void*>interrupt)
     finish(status, interrupt)
     return results
