@@ -432,9 +432,10 @@ class Scheduler:
     """Continuous batching: many requests share each step, and each gets the answer that it would get alone.
 
     ctx: tokens of a request, its answer included (0: the model's). kv_budget: tokens of all requests and kept
-    conversations (0: what max_running requests can fill); to within a page of 64 for each request. max_running: requests that
-    share a step; the others wait. max_gap: seconds that a step with rows of prompts may keep others from
-    their next token, about. mtp: keep the MTP layer's cache, so that requests can draft.
+    conversations (0: what max_running requests can fill); to within a page of 64 for each request.
+    max_running: requests that share a step; the others wait. max_gap: seconds that a step with rows of
+    prompts may keep others from their next token, about. mtp: keep the MTP layer's cache, so that requests
+    can draft.
     """
 
     def __init__(
