@@ -134,7 +134,7 @@ def work(rank: int, args: argparse.Namespace) -> None:
             since = time.time()
         if rank == 0 and (done % args.save_every == 0 or done == last):
             save_state(state, model, optimizer, done)
-        if done % args.eval_every == 0 or done == args.steps:
+        if args.eval_every and (done % args.eval_every == 0 or done == args.steps):
             if rank == 0:
                 log(step=done, scores={k: [round(x, 3) for x in v] for k, v in scores(model, chat).items()})
             since = time.time()
@@ -154,7 +154,7 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=TOKENS, help="a worker and step")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--save-every", type=int, default=100)
-    parser.add_argument("--eval-every", type=int, default=200)
+    parser.add_argument("--eval-every", type=int, default=200, help="score after so many steps; 0: never")
     args = parser.parse_args()
     args.out.mkdir(parents=True, exist_ok=True)
     (args.out / "meeting").unlink(missing_ok=True)
