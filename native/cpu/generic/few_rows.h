@@ -19,8 +19,8 @@ HY3_INLINE F add_64(F acc, const I* dots, int first, int columns, const Panel& s
 
 // Calls body(first, codes) for each 64 columns of the span, with codes(r) those of weight row r.
 template <typename Format, typename Body>
-HY3_INLINE void for_codes(const Matrix& w, const uint8_t* const* rows, int64_t column, int columns,
-                          Panel& panel, const Body& body) {
+HY3_INLINE void for_codes(const uint8_t* const* rows, int64_t column, int columns, Ahead& ahead, Panel& panel,
+                          const Body& body) {
     if constexpr (by_64<Format>) {
         using Block = typename Format::Block;
         const Block* blocks[kPanel];
@@ -29,12 +29,12 @@ HY3_INLINE void for_codes(const Matrix& w, const uint8_t* const* rows, int64_t c
         constexpr int64_t bytes = sizeof(Block) * 64 / Format::elements;  // of 64 columns
         for_each_64<Format>(columns, [&](int step, auto codes) {
             body(64 * step, [&](int r) {
-                prefetch_next<bytes>(w, rows[0], bytes * ((column / 64 + step) * kPanel + r));
+                ahead.ask<bytes, 3>();
                 return codes(blocks[r]);
             });
         });
     } else {
-        unpack_codes<Format>(w, rows, column, columns, panel);
+        unpack_codes<Format>(rows, column, columns, ahead, panel);
         for (int first = 0; first < columns; first += 64)
             body(first, [&](int r) { return load_bytes(panel.rows + r * Panel::stride + first); });
     }
@@ -45,12 +45,13 @@ static void few_rows(const Matrix& w, const uint8_t* const* weights, const Produ
                      Panel& panel) {
     F acc[n];
     for (int i = 0; i < n; i++) acc[i] = set1(0.0f);
+    Ahead ahead(w, weights[0]);
     for (int64_t column = 0; column < w.cols; column += kColumns) {
         const int columns = static_cast<int>(w.cols - column < kColumns ? w.cols - column : kColumns);
         ActivationRow<Format::group> x[n];
         for (int i = 0; i < n; i++) x[i] = ActivationRow<Format::group>::of(*rows.q, rows.row(i), column);
-        unpack_scales<Format>(weights, column, columns, panel);
-        for_codes<Format>(w, weights, column, columns, panel, [&](int first, const auto& codes) {
+        unpack_scales<Format>(weights, column, columns, ahead, panel);
+        for_codes<Format>(weights, column, columns, ahead, panel, [&](int first, const auto& codes) {
             const int8_t* q[n];
             for (int i = 0; i < n; i++) q[i] = x[i].q + first;
             I dots[n][64 / Format::group];

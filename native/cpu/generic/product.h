@@ -36,7 +36,7 @@ HY3_INLINE F add_group(F acc, I dots, int g, const Panel& s, const ActivationRow
 #include "cpu/generic/few_rows.h"
 
 // Unpacks columns [column, column + columns) of 16 rows.
-using UnpackPanel = void (*)(const Matrix& w, const uint8_t* const* rows, int64_t column, int columns,
+using UnpackPanel = void (*)(const uint8_t* const* rows, int64_t column, int columns, Ahead& ahead,
                              Panel& panel);
 
 // Many rows: the arithmetic, for all formats that have these in common (see panel.h).
@@ -66,9 +66,10 @@ struct QuantizedProduct {
     static void run(UnpackPanel unpack, int offset, const Matrix& w, const uint8_t* const* weights,
                     const ProductRows& rows, float* tile, Panel& panel) {
         for (int64_t i = 0; i < rows.n * kPanel; i++) tile[i] = 0.0f;
+        Ahead ahead(w, weights[0]);
         for (int64_t column = 0; column < w.cols; column += kColumns) {
             const int columns = static_cast<int>(w.cols - column < kColumns ? w.cols - column : kColumns);
-            unpack(w, weights, column, columns, panel);
+            unpack(weights, column, columns, ahead, panel);
             for (int first = 0; first < columns; first += 64)
                 Tile::interleave(panel.rows + first, Panel::stride, panel.words + first * kPanel);
             int64_t i = 0;

@@ -26,37 +26,50 @@ HY3_INLINE void for_each_64(int columns, Body body) {
     }
 }
 
+// What is read next, most likely: the next panel, which lies behind this one. Asking for a whole panel ahead
+// hides the memory's latency, and asking in the order of addresses makes the most of its pages, where the
+// rows of a panel are read a few columns of each in turn. Scales ask for a quarter and codes for the rest, so
+// that the memory has something to do all the time.
+class Ahead {
+  public:
+    Ahead(const Matrix& w, const uint8_t* panel)
+        : next_(panel + kPanel * static_cast<int64_t>(w.row_bytes)) {}
+
+    // For the next `quarters` of bytes / 4.
+    template <int64_t bytes, int quarters>
+    [[gnu::always_inline]] void ask() {
+        constexpr int64_t part = (bytes * quarters + 3) / 4;
+        for (int64_t line = 0; line < part; line += 64) __builtin_prefetch(next_ + line, 0, 2);
+        next_ += part;
+    }
+
+  private:
+    const uint8_t* next_;
+};
+
 // Scales and biases of columns [column, column + columns).
 template <typename Format>
-static void unpack_scales(const uint8_t* const* rows, int64_t column, int columns, Panel& panel) {
+static void unpack_scales(const uint8_t* const* rows, int64_t column, int columns, Ahead& ahead,
+                          Panel& panel) {
     using Block = typename Format::Block;
     constexpr int lanes = Format::elements / Format::group * kPanel;
     const int64_t blocks = columns / Format::elements, first = column / Format::elements;
-    for (int64_t b = 0; b < blocks; b++)
+    for (int64_t b = 0; b < blocks; b++) {
+        ahead.ask<kPanel * sizeof(Block), 1>();
         Format::scales({rows, (first + b) * static_cast<int64_t>(sizeof(Block))}, panel.scale + b * lanes,
                        panel.bias + b * lanes);
-}
-
-// Asks for a part of the next panel, which lies behind this one: what follows its first `done` bytes. Reading
-// a whole panel ahead hides the memory's latency, and asking in the order of addresses makes the most of its
-// pages, where the rows of a panel are read a few columns of each in turn.
-template <int64_t bytes>
-HY3_INLINE void prefetch_next(const Matrix& w, const uint8_t* panel, int64_t done) {
-    const uint8_t* const next = panel + kPanel * static_cast<int64_t>(w.row_bytes) + done;
-    for (int64_t line = 0; line < bytes; line += 64) __builtin_prefetch(next + line, 0, 2);
+    }
 }
 
 // The codes of the same columns.
 template <typename Format>
-static void unpack_codes(const Matrix& w, const uint8_t* const* rows, int64_t column, int columns,
+static void unpack_codes(const uint8_t* const* rows, int64_t column, int columns, Ahead& ahead,
                          Panel& panel) {
     using Block = typename Format::Block;
-    constexpr int64_t bytes = sizeof(Block) * 256 / Format::elements;
     for (int64_t r = 0; r < kPanel; r++) {
         const auto* from = reinterpret_cast<const Block*>(rows[r]) + column / Format::elements;
         uint8_t* u = panel.rows + r * Panel::stride;
-        for (int c = 0; c < columns; c += 256)
-            prefetch_next<bytes>(w, rows[0], bytes * ((column * kPanel + r * columns + c) / 256));
+        for (int c = 0; c < columns; c += 256) ahead.ask<sizeof(Block) * 256 / Format::elements, 3>();
         if constexpr (by_64<Format>)
             for_each_64<Format>(columns,
                                 [&](int step, auto codes) { store_bytes(u + 64 * step, codes(from)); });
@@ -66,8 +79,8 @@ static void unpack_codes(const Matrix& w, const uint8_t* const* rows, int64_t co
 }
 
 template <typename Format>
-static void unpack_panel(const Matrix& w, const uint8_t* const* rows, int64_t column, int columns,
+static void unpack_panel(const uint8_t* const* rows, int64_t column, int columns, Ahead& ahead,
                          Panel& panel) {
-    unpack_codes<Format>(w, rows, column, columns, panel);
-    unpack_scales<Format>(rows, column, columns, panel);
+    unpack_codes<Format>(rows, column, columns, ahead, panel);
+    unpack_scales<Format>(rows, column, columns, ahead, panel);
 }
