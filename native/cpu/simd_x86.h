@@ -4,12 +4,12 @@
 HY3_INLINE float half_to_float(uint16_t h) {
     return _cvtsh_ss(h);
 }
-// What load_f16_each() loads, of eight rows.
 HY3_INLINE int read_half(const uint8_t* p) {
     uint16_t half;
     __builtin_memcpy(&half, p, 2);
     return half;
 }
+// What load_f16_each() loads, of eight rows.
 HY3_INLINE __m128i halves_of_8(const uint8_t* const* rows, int64_t at) {
     __m128i x = _mm_setzero_si128();
     x = _mm_insert_epi16(x, read_half(rows[0] + at), 0);
