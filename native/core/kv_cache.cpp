@@ -63,7 +63,7 @@ void KvCache::prepare(int64_t first, int64_t count) {
 }
 
 void KvCache::shrink(int64_t size) {
-    const auto keep = static_cast<size_t>((size + kPageSize - 1) / kPageSize);
+    const auto keep = static_cast<size_t>(whole_pages(size));
     if (keep >= pages_.size()) return;
     pages_.resize(keep);
     addresses_.resize(keep);

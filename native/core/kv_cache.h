@@ -22,6 +22,10 @@ enum class KvType { f32, f16, q8, q4 };
 
 // Positions in a page.
 inline constexpr int kPageSize = 64;
+// Pages that so many positions of a sequence take.
+constexpr int64_t whole_pages(int64_t positions) {
+    return (positions + kPageSize - 1) / kPageSize;
+}
 // Pages, and positions, of a span: attention reduces over one span of absolute positions at a time and
 // combines the spans in order (see docs/architecture.md), so that changing it changes last bits.
 inline constexpr int kSpanPages = 8;

@@ -23,10 +23,6 @@ constexpr double least_prompt_rows = 8;
 // Worth waiting for another request to read it: about what starting a prompt's first step costs anyway.
 constexpr int64_t least_shared = kPageSize;
 
-int64_t whole_pages(int64_t positions) {
-    return (positions + kPageSize - 1) / kPageSize;
-}
-
 SchedulerOptions checked(const Model& model, SchedulerOptions options) {
     if (options.session.ctx == 0) options.session.ctx = model.config().ctx;
     if (options.max_running < 1 || options.max_running > 1024)
