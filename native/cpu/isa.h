@@ -9,3 +9,13 @@
 #include "cpu/kernels.h"
 #include "quant/blocks.h"
 #include "quant/codebooks.h"
+
+namespace hy3::cpu {
+
+// Which bit of a word each of 64 bytes depends on: `bit`, one of eight, of byte `byte`.
+struct BitChoice {
+    alignas(64) uint8_t byte[64];
+    alignas(64) uint8_t bit[64];
+};
+
+}  // namespace hy3::cpu

@@ -235,38 +235,71 @@ HY3_INLINE I bytes_where(uint64_t set, int value) {
     return {_mm256_and_si256(x, spread_bits(static_cast<uint32_t>(set))),
             _mm256_and_si256(x, spread_bits(static_cast<uint32_t>(set >> 32)))};
 }
+HY3_INLINE __m256i chosen_half(uint32_t word, const uint8_t* byte, const uint8_t* bit) {
+    const __m256i bits = _mm256_load_si256(reinterpret_cast<const __m256i*>(bit));
+    const __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(word)),
+                                              _mm256_load_si256(reinterpret_cast<const __m256i*>(byte)));
+    return _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bits), bits);
+}
+HY3_INLINE I bytes_where(uint32_t word, const BitChoice& choice, int value) {
+    const __m256i x = _mm256_set1_epi8(static_cast<char>(value));
+    return {_mm256_and_si256(x, chosen_half(word, choice.byte, choice.bit)),
+            _mm256_and_si256(x, chosen_half(word, choice.byte + 32, choice.bit + 32))};
+}
 // -x = (x ^ -1) - -1
-HY3_INLINE __m256i signed_half(__m256i x, uint32_t minus, __m256i offset) {
-    const __m256i negative = spread_bits(minus);
+HY3_INLINE __m256i signed_half(__m256i x, const uint8_t* minus, __m256i offset) {
+    uint32_t set;
+    __builtin_memcpy(&set, minus, 4);
+    const __m256i negative = spread_bits(set);
     return _mm256_add_epi8(_mm256_sub_epi8(_mm256_xor_si256(x, negative), negative), offset);
 }
-HY3_INLINE I signed_bytes(I x, uint64_t minus, int offset) {
+HY3_INLINE I signed_bytes(I x, const uint8_t* minus, int offset) {
     const __m256i shift = _mm256_set1_epi8(static_cast<char>(offset));
-    return {signed_half(x.lo, static_cast<uint32_t>(minus), shift),
-            signed_half(x.hi, static_cast<uint32_t>(minus >> 32), shift)};
+    return {signed_half(x.lo, minus, shift), signed_half(x.hi, minus + 4, shift)};
 }
 HY3_INLINE I lookup_16(const void* table, I index) {
     const __m256i values = _mm256_broadcastsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(table)));
     return {_mm256_shuffle_epi8(values, index.lo), _mm256_shuffle_epi8(values, index.hi)};
 }
-HY3_INLINE int64_t read_64(const void* p) {
-    int64_t word;
-    __builtin_memcpy(&word, p, 8);
+// Loads are the limit of what follows, with two a cycle, and there are few ways between vector and general
+// registers. So four indices come by one load, and each entry goes to a vector without a detour. Both are
+// hidden from gcc, which would take the indices out of the vector that they were stored from.
+template <typename Index>
+HY3_INLINE uint64_t four_indices(const Index* p) {
+    uint64_t word = 0;
+    __builtin_memcpy(&word, p, 4 * sizeof(Index));
+    __asm__("" : "+r"(word));
     return word;
 }
-template <typename Grid, typename At>
-HY3_INLINE I grid_of_8(const Grid* grid, At at) {
-    const auto half = [&](int first) {
-        return _mm256_set_epi64x(read_64(grid[at(first + 3)]), read_64(grid[at(first + 2)]),
-                                 read_64(grid[at(first + 1)]), read_64(grid[at(first)]));
-    };
-    return {half(0), half(4)};
+template <int bits, typename Index, typename Grid>
+HY3_INLINE __m128i grid_entry(const Grid* grid, uint64_t indices, int i) {
+    constexpr int size = static_cast<int>(8 * sizeof(Index)), used = bits < size ? bits : size;
+    const void* p = grid[indices >> (size * i) & ((1u << used) - 1u)];
+    __m128i x = sizeof(Grid) == 8 ? _mm_loadl_epi64(static_cast<const __m128i*>(p))
+                                  : _mm_castps_si128(_mm_load_ss(static_cast<const float*>(p)));
+    __asm__("" : "+x"(x));
+    return x;
 }
-HY3_INLINE int64_t read_pair(const void* a, const void* b) {
-    uint32_t low, high;
-    __builtin_memcpy(&low, a, 4);
-    __builtin_memcpy(&high, b, 4);
-    return static_cast<int64_t>(low | static_cast<uint64_t>(high) << 32);
+template <int bits = 16, typename Grid, typename Index>
+HY3_INLINE I grid_of_8(const Grid* grid, const Index* index) {
+    const auto four = [&](const Index* p) {
+        const uint64_t at = four_indices(p);
+        const auto entry = [&](int i) { return grid_entry<bits, Index>(grid, at, i); };
+        return _mm256_set_m128i(_mm_unpacklo_epi64(entry(2), entry(3)),
+                                _mm_unpacklo_epi64(entry(0), entry(1)));
+    };
+    return {four(index), four(index + 4)};
+}
+template <typename Grid, typename Index>
+HY3_INLINE I grid_of_4(const Grid* grid, const Index* index) {
+    const auto four = [&](const Index* p) {
+        const uint64_t at = four_indices(p);
+        const auto entry = [&](int i) { return grid_entry<16, Index>(grid, at, i); };
+        return _mm_unpacklo_epi64(_mm_unpacklo_epi32(entry(0), entry(1)),
+                                  _mm_unpacklo_epi32(entry(2), entry(3)));
+    };
+    return {_mm256_set_m128i(four(index + 4), four(index)),
+            _mm256_set_m128i(four(index + 12), four(index + 8))};
 }
 template <int first>
 HY3_INLINE void store_every_second(void* to, I x) {
@@ -278,28 +311,10 @@ HY3_INLINE void store_every_second(void* to, I x) {
     _mm_storeu_si128(out, half(x.lo));
     _mm_storeu_si128(out + 1, half(x.hi));
 }
-template <typename Grid>
-HY3_INLINE I grid_of_4(const Grid* grid, I index) {
-    alignas(32) uint32_t at[16];
-    store_bytes(at, index);
-    const auto pair = [&](int i) { return read_pair(grid[at[i]], grid[at[i + 1]]); };
-    return {_mm256_set_epi64x(pair(6), pair(4), pair(2), pair(0)),
-            _mm256_set_epi64x(pair(14), pair(12), pair(10), pair(8))};
-}
-HY3_INLINE I widen_bytes(const uint8_t* p) {
-    const __m128i bytes = _mm_loadu_si128(reinterpret_cast<const __m128i*>(p));
-    return {_mm256_cvtepu8_epi32(bytes), _mm256_cvtepu8_epi32(_mm_srli_si128(bytes, 8))};
-}
-template <int width>
-HY3_INLINE __m256i fields_half(uint32_t x) {
-    constexpr int w = width;
-    const __m256i counts = _mm256_set_epi32(7 * w, 6 * w, 5 * w, 4 * w, 3 * w, 2 * w, w, 0);
-    return _mm256_and_si256(_mm256_srlv_epi32(_mm256_set1_epi32(static_cast<int32_t>(x)), counts),
-                            _mm256_set1_epi32((1 << width) - 1));
-}
-template <int width>
-HY3_INLINE I fields(uint32_t first, uint32_t second) {
-    return {fields_half<width>(first), fields_half<width>(second)};
+HY3_INLINE void store_low_bytes(uint8_t* to, I x) {
+    const __m256i low = _mm256_set1_epi16(0xff);
+    const __m256i mixed = _mm256_packus_epi16(_mm256_and_si256(x.lo, low), _mm256_and_si256(x.hi, low));
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_permute4x64_epi64(mixed, 0xd8));
 }
 HY3_INLINE F low_half_to_float(I words) {
     const __m256i mask = _mm256_set1_epi32(0xffff);

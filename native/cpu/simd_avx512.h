@@ -208,21 +208,27 @@ HY3_INLINE I nibbles_by_16(const uint8_t* a, const uint8_t* b) {
 HY3_INLINE I bytes_where(uint64_t set, int value) {
     return _mm512_maskz_mov_epi8(set, set_bytes(value));
 }
-HY3_INLINE I signed_bytes(I x, uint64_t minus, int offset) {
+HY3_INLINE I bytes_where(uint32_t word, const BitChoice& choice, int value) {
+    const I bytes = _mm512_shuffle_epi8(iset1(static_cast<int32_t>(word)), load_bytes(choice.byte));
+    return _mm512_maskz_mov_epi8(_mm512_test_epi8_mask(bytes, load_bytes(choice.bit)), set_bytes(value));
+}
+HY3_INLINE I signed_bytes(I x, const uint8_t* minus, int offset) {
+    __mmask64 set;
+    __builtin_memcpy(&set, minus, 8);
     const I shifted = add_bytes(x, set_bytes(offset));
-    return _mm512_mask_sub_epi8(shifted, minus, set_bytes(2 * offset), shifted);
+    return _mm512_mask_sub_epi8(shifted, set, set_bytes(2 * offset), shifted);
 }
 HY3_INLINE I lookup_16(const void* table, I index) {
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(static_cast<const __m128i*>(table))),
                                index);
 }
-template <typename Grid, typename At>
-HY3_INLINE I grid_of_8(const Grid* grid, At at) {
+template <int bits = 16, typename Grid, typename Index>
+HY3_INLINE I grid_of_8(const Grid* grid, const Index* index) {
     I x = _mm512_setzero_si512();
 #pragma GCC unroll 8
     for (int i = 0; i < 8; i++) {
         int64_t entry;
-        __builtin_memcpy(&entry, grid[at(i)], 8);
+        __builtin_memcpy(&entry, grid[index[i] & ((1u << bits) - 1u)], 8);
         x = _mm512_mask_set1_epi64(x, static_cast<__mmask8>(1u << i), entry);
     }
     return x;
@@ -260,20 +266,17 @@ HY3_INLINE void grid_of_8(const uint8_t (*)[8], const uint16_t* packed, const ui
     }
 }
 template <typename Grid>
-HY3_INLINE I grid_of_4(const Grid* grid, I index) {
-    return _mm512_i32gather_epi32(index, grid, 4);
+HY3_INLINE I grid_of_4(const Grid* grid, const uint8_t* index) {
+    const __m128i some = _mm_loadu_si128(reinterpret_cast<const __m128i*>(index));
+    return _mm512_i32gather_epi32(_mm512_cvtepu8_epi32(some), grid, 4);
 }
-HY3_INLINE I widen_bytes(const uint8_t* p) {
-    return _mm512_cvtepu8_epi32(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+template <typename Grid>
+HY3_INLINE I grid_of_4(const Grid* grid, const uint16_t* index) {
+    const __m256i some = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(index));
+    return _mm512_i32gather_epi32(_mm512_cvtepu16_epi32(some), grid, 4);
 }
-template <int width>
-HY3_INLINE I fields(uint32_t first, uint32_t second) {
-    const I both =
-        _mm512_mask_set1_epi32(iset1(static_cast<int32_t>(first)), 0xff00, static_cast<int32_t>(second));
-    constexpr int w = width;
-    const I counts = _mm512_set_epi32(7 * w, 6 * w, 5 * w, 4 * w, 3 * w, 2 * w, w, 0, 7 * w, 6 * w, 5 * w,
-                                      4 * w, 3 * w, 2 * w, w, 0);
-    return _mm512_and_si512(_mm512_srlv_epi32(both, counts), iset1((1 << width) - 1));
+HY3_INLINE void store_low_bytes(uint8_t* to, I x) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi16_epi8(x));
 }
 HY3_INLINE F low_half_to_float(I words) {
     return _mm512_cvtph_ps(_mm512_cvtepi32_epi16(words));

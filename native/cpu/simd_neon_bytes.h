@@ -76,11 +76,21 @@ HY3_INLINE I bytes_where(uint64_t set, int value) {
     const uint8x16_t x = vdupq_n_u8(static_cast<uint8_t>(value));
     return by_byte_quarter([&](int j) { return vandq_u8(spread_bits(set, j), x); });
 }
-HY3_INLINE I signed_bytes(I x, uint64_t minus, int offset) {
+HY3_INLINE I bytes_where(uint32_t word, const BitChoice& choice, int value) {
+    const uint8x16_t bytes = vreinterpretq_u8_u32(vdupq_n_u32(word));
+    const uint8x16_t x = vdupq_n_u8(static_cast<uint8_t>(value));
+    return by_byte_quarter([&](int j) {
+        const uint8x16_t chosen = vqtbl1q_u8(bytes, load_16(choice.byte + 16 * j));
+        return vandq_u8(vtstq_u8(chosen, load_16(choice.bit + 16 * j)), x);
+    });
+}
+HY3_INLINE I signed_bytes(I x, const uint8_t* minus, int offset) {
     const uint8x16_t shift = vdupq_n_u8(static_cast<uint8_t>(offset));
+    uint64_t set;
+    __builtin_memcpy(&set, minus, 8);
     return by_byte_quarter([&](int j) {
         const uint8x16_t bytes = bytes_of(x.q[j]);
-        return vbslq_u8(spread_bits(minus, j), vsubq_u8(shift, bytes), vaddq_u8(shift, bytes));
+        return vbslq_u8(spread_bits(set, j), vsubq_u8(shift, bytes), vaddq_u8(shift, bytes));
     });
 }
 
@@ -88,24 +98,21 @@ HY3_INLINE I lookup_16(const void* table, I index) {
     const uint8x16_t values = load_16(table);
     return by_byte_quarter([&](int j) { return vqtbl1q_u8(values, bytes_of(index.q[j])); });
 }
-template <typename Grid, typename At>
-HY3_INLINE I grid_of_8(const Grid* grid, At at) {
-    const auto entry = [&](int i) { return vld1_u8(reinterpret_cast<const uint8_t*>(grid[at(i)])); };
+template <int bits = 16, typename Grid, typename Index>
+HY3_INLINE I grid_of_8(const Grid* grid, const Index* index) {
+    const auto entry = [&](int i) {
+        return vld1_u8(reinterpret_cast<const uint8_t*>(grid[index[i] & ((1u << bits) - 1u)]));
+    };
     return by_byte_quarter([&](int j) { return vcombine_u8(entry(2 * j), entry(2 * j + 1)); });
 }
-template <typename Grid>
-HY3_INLINE I grid_of_4(const Grid* grid, I index) {
+template <typename Grid, typename Index>
+HY3_INLINE I grid_of_4(const Grid* grid, const Index* index) {
     return by_quarter<I>([&](int j) {
-        const auto entry = [&](int32_t at) {
-            int32_t word;
-            __builtin_memcpy(&word, grid[at], 4);
-            return word;
-        };
-        const int32x4_t at = index.q[j];
-        int32x4_t x = vdupq_n_s32(entry(vgetq_lane_s32(at, 0)));
-        x = vsetq_lane_s32(entry(vgetq_lane_s32(at, 1)), x, 1);
-        x = vsetq_lane_s32(entry(vgetq_lane_s32(at, 2)), x, 2);
-        return vsetq_lane_s32(entry(vgetq_lane_s32(at, 3)), x, 3);
+        const auto entry = [&](int i) { return reinterpret_cast<const int32_t*>(grid[index[4 * j + i]]); };
+        int32x4_t x = vld1q_dup_s32(entry(0));
+        x = vld1q_lane_s32(entry(1), x, 1);
+        x = vld1q_lane_s32(entry(2), x, 2);
+        return vld1q_lane_s32(entry(3), x, 3);
     });
 }
 template <int first>
@@ -117,22 +124,37 @@ HY3_INLINE void store_every_second(void* to, I x) {
     }
 }
 
-HY3_INLINE I widen_bytes(const uint8_t* p) {
-    const uint8x16_t bytes = load_16(p);
-    const uint16x8_t low = vmovl_u8(vget_low_u8(bytes)), high = vmovl_high_u8(bytes);
-    const uint32x4_t words[4] = {vmovl_u16(vget_low_u16(low)), vmovl_high_u16(low),
-                                 vmovl_u16(vget_low_u16(high)), vmovl_high_u16(high)};
-    return by_quarter<I>([&](int j) { return vreinterpretq_s32_u32(words[j]); });
+HY3_INLINE void store_low_bytes(uint8_t* to, I x) {
+    for (int j = 0; j < 2; j++)
+        vst1q_u8(to + 16 * j, vuzp1q_u8(bytes_of(x.q[2 * j]), bytes_of(x.q[2 * j + 1])));
 }
+// A field and what lies around it go to a lane of 16 bits, and are shifted there.
 template <int width>
-HY3_INLINE I fields(uint32_t first, uint32_t second) {
-    const int32_t counts[4] = {0, -width, -2 * width, -3 * width};
-    const int32x4_t low = vld1q_s32(counts), high = vaddq_s32(low, vdupq_n_s32(-4 * width));
-    return by_quarter<I>([&](int j) {
-        const uint32x4_t word = vdupq_n_u32(j < 2 ? first : second);
-        return vreinterpretq_s32_u32(
-            vandq_u32(vshlq_u32(word, j % 2 == 0 ? low : high), vdupq_n_u32((1u << width) - 1u)));
-    });
+struct FieldLanes {
+    uint8_t bytes[16];  // of eight fields: those that each begins in
+    int16_t counts[8];
+
+    constexpr FieldLanes() : bytes(), counts() {
+        for (int i = 0; i < 8; i++) {
+            bytes[2 * i] = static_cast<uint8_t>(width * i / 8);
+            bytes[2 * i + 1] = static_cast<uint8_t>(width * i / 8 + 1);
+            counts[i] = static_cast<int16_t>(-(width * i % 8));
+        }
+    }
+};
+template <int width>
+HY3_INLINE void store_indices(uint16_t* to, const uint8_t* low, uint32_t first, uint32_t second) {
+    static constexpr FieldLanes<width> lanes{};
+    const uint8x16_t bytes = vld1q_u8(lanes.bytes);
+    const int16x8_t counts = vld1q_s16(lanes.counts);
+    const auto eight = [&](uint32_t word, uint8x8_t lows) {
+        const uint16x8_t around =
+            vreinterpretq_u16_u8(vqtbl1q_u8(vreinterpretq_u8_u32(vdupq_n_u32(word)), bytes));
+        const uint16x8_t fields = vandq_u16(vshlq_u16(around, counts), vdupq_n_u16((1u << width) - 1u));
+        return vorrq_u16(vmovl_u8(lows), vshlq_n_u16(fields, 8));
+    };
+    vst1q_u16(to, eight(first, vld1_u8(low)));
+    vst1q_u16(to + 8, eight(second, vld1_u8(low + 8)));
 }
 HY3_INLINE F low_half_to_float(I words) {
     return by_quarter<F>([&](int j) { return vcvt_f32_f16(vreinterpret_f16_s16(vmovn_s32(words.q[j]))); });

@@ -18,5 +18,5 @@ HY3_INLINE void store_first(float* p, F x, int n) {
 HY3_INLINE void grid_of_8(const uint8_t (*grid)[8], const uint16_t* packed, const uint8_t* values,
                           const uint8_t* index, I out[4]) {
     (void)packed, (void)values;
-    for (int i = 0; i < 4; i++) out[i] = grid_of_8(grid, [&](int c) { return index[8 * i + c]; });
+    for (int i = 0; i < 4; i++) out[i] = grid_of_8(grid, index + 8 * i);
 }

@@ -73,11 +73,19 @@ HY3_INLINE I bytes_where(uint64_t set, int value) {
     for (int i = 0; i < 64; i++) x.v[i] = static_cast<uint8_t>((set >> i & 1u) != 0 ? value : 0);
     return load_bytes(x.v);
 }
-// offset + x, or offset - x in the bytes whose bit is set.
-HY3_INLINE I signed_bytes(I x, uint64_t minus, int offset) {
+// `value` in the bytes whose chosen bit is set.
+HY3_INLINE I bytes_where(uint32_t word, const BitChoice& choice, int value) {
+    Bytes x;
+    for (int i = 0; i < 64; i++)
+        x.v[i] = static_cast<uint8_t>((word >> (8 * choice.byte[i]) & choice.bit[i]) != 0 ? value : 0);
+    return load_bytes(x.v);
+}
+// offset + x, or offset - x in the bytes whose bit is set, of the eight bytes of `minus`.
+HY3_INLINE I signed_bytes(I x, const uint8_t* minus, int offset) {
     Bytes out = bytes_of(x);
     for (int i = 0; i < 64; i++)
-        out.v[i] = static_cast<uint8_t>((minus >> i & 1u) != 0 ? offset - out.v[i] : offset + out.v[i]);
+        out.v[i] =
+            static_cast<uint8_t>((minus[i / 8] >> i % 8 & 1) != 0 ? offset - out.v[i] : offset + out.v[i]);
     return load_bytes(out.v);
 }
 // A table of 16 bytes at each byte of `index` (0..15).
@@ -88,27 +96,27 @@ HY3_INLINE I lookup_16(const void* table, I index) {
     for (uint8_t& byte : x.v) byte = values[byte];
     return load_bytes(x.v);
 }
-// A word from each of 16 bytes.
-HY3_INLINE I widen_bytes(const uint8_t* p) {
-    uint32_t words[16];
-    for (int i = 0; i < 16; i++) words[i] = p[i];
-    return load_bytes(words);
-}
-// Eight fields of `width` bits of `first`, the lowest first, then eight of `second`.
+// Sixteen numbers: a byte each, and above it a field of `width` bits; eight fields of `first`, the lowest
+// first, then eight of `second`.
 template <int width>
-HY3_INLINE I fields(uint32_t first, uint32_t second) {
-    uint32_t words[16];
-    for (int i = 0; i < 8; i++) {
-        words[i] = first >> (width * i) & ((1u << width) - 1u);
-        words[8 + i] = second >> (width * i) & ((1u << width) - 1u);
+HY3_INLINE void store_indices(uint16_t* to, const uint8_t* low, uint32_t first, uint32_t second) {
+    for (int i = 0; i < 16; i++) {
+        const uint32_t field = (i < 8 ? first : second) >> (width * (i % 8)) & ((1u << width) - 1u);
+        to[i] = static_cast<uint16_t>(low[i] | field << 8);
     }
-    return load_bytes(words);
 }
-// Entries at(0) .. at(7) of a grid of eight bytes an entry.
-template <typename Grid, typename At>
-HY3_INLINE I grid_of_8(const Grid* grid, At at) {
+// Eight entries of a grid of eight bytes an entry. Of each index the lowest `bits` bits count.
+template <int bits = 16, typename Grid, typename Index>
+HY3_INLINE I grid_of_8(const Grid* grid, const Index* index) {
     Bytes x;
-    for (int i = 0; i < 8; i++) __builtin_memcpy(x.v + 8 * i, grid[at(i)], 8);
+    for (int i = 0; i < 8; i++) __builtin_memcpy(x.v + 8 * i, grid[index[i] & ((1u << bits) - 1u)], 8);
+    return load_bytes(x.v);
+}
+// Sixteen entries of a grid of four bytes an entry.
+template <typename Grid, typename Index>
+HY3_INLINE I grid_of_4(const Grid* grid, const Index* index) {
+    Bytes x;
+    for (int i = 0; i < 16; i++) __builtin_memcpy(x.v + 4 * i, grid[index[i]], 4);
     return load_bytes(x.v);
 }
 // Every second word, from word `first` (0 or 1) on: 32 bytes.
@@ -119,14 +127,10 @@ HY3_INLINE void store_every_second(void* to, I x) {
     for (int i = 0; i < 8; i++) chosen[i] = words[2 * i + first];
     __builtin_memcpy(to, chosen, sizeof chosen);
 }
-// Entries of a grid of four bytes an entry.
-template <typename Grid>
-HY3_INLINE I grid_of_4(const Grid* grid, I index) {
-    uint32_t at[16];
-    store_bytes(at, index);
-    Bytes x;
-    for (int i = 0; i < 16; i++) __builtin_memcpy(x.v + 4 * i, grid[at[i]], 4);
-    return load_bytes(x.v);
+// The low byte of every 16 bits: 32 bytes.
+HY3_INLINE void store_low_bytes(uint8_t* to, I x) {
+    const Bytes bytes = bytes_of(x);
+    for (int i = 0; i < 32; i++) to[i] = bytes.v[2 * i];
 }
 // float16 in the low half of each word.
 HY3_INLINE F low_half_to_float(I words) {

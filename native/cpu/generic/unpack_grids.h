@@ -46,13 +46,11 @@ HY3_INLINE void put_sixteen(const BlockRows& b, int64_t block_bytes, float* out)
 
 // Sixteen grid indices: a byte each, and above it a field of `width` bits, eight of each of two words.
 template <int width>
-HY3_INLINE I indices(const uint8_t* codes, uint32_t first, uint32_t second) {
-    constexpr uint32_t mask = ((1u << width) - 1u) << 8;
-    return either(widen_bytes(codes), bits<-8, mask>(fields<width>(first, second)));
-}
 struct Indices {
-    alignas(64) uint32_t v[16];
-    [[gnu::always_inline]] explicit Indices(I x) { store_bytes(v, x); }
+    alignas(32) uint16_t v[16];
+    [[gnu::always_inline]] Indices(const uint8_t* low, uint32_t first, uint32_t second) {
+        store_indices<width>(v, low, first, second);
+    }
 };
 
 struct UnpackIQ2_XXS : Super<BlockIQ2_XXS, 32> {
@@ -66,8 +64,7 @@ struct UnpackIQ2_XXS : Super<BlockIQ2_XXS, 32> {
         store_every_second<1>(signs, packed_signs(pairs));
         I grid[4];
         grid_of_8(iq2xxs_grid, iq2xxs_packed, values, index, grid);
-        for (int i = 0; i < 4; i++)
-            store_bytes(u + 64 * i, signed_bytes(grid[i], read_u64(signs + 8 * i), offset));
+        for (int i = 0; i < 4; i++) store_bytes(u + 64 * i, signed_bytes(grid[i], signs + 8 * i, offset));
     }
     HY3_INLINE void scales(const BlockRows& b, float* scale, float*) {
         const F d = first_half(b, 0.125f);
@@ -82,19 +79,13 @@ struct UnpackIQ2_XXS : Super<BlockIQ2_XXS, 32> {
 
 struct UnpackIQ2_XS : Super<BlockIQ2_XS, 16> {
     static constexpr int offset = 64;
-    // The low bytes of four 16-bit numbers.
-    HY3_INLINE uint64_t low_bytes(uint64_t x) {
-        x = (x | x >> 8) & 0x0000ffff0000ffffu;
-        return (x | x >> 16) & 0xffffffffu;
-    }
+    // Numbers of 16 bits: nine of the grid index, seven of the sign index.
     HY3_INLINE void codes(const Block& b, uint8_t* u) {
-        alignas(64) uint8_t signs[64];
-        store_bytes(signs, bits<0, 0x00ff00ff>(with_eighth_sign(bits<9, 0x007f007f>(load_bytes(b.qs)))));
+        alignas(32) uint8_t signs[32];
+        store_low_bytes(signs, with_eighth_sign(bits<9, 0x007f007f>(load_bytes(b.qs))));
         for (int i = 0; i < 4; i++) {
-            const I grid = grid_of_8(iq2xs_grid, [&](int c) { return b.qs[8 * i + c] & 511; });
-            const uint64_t minus =
-                low_bytes(read_u64(signs + 16 * i)) | low_bytes(read_u64(signs + 16 * i + 8)) << 32;
-            store_bytes(u + 64 * i, signed_bytes(grid, minus, offset));
+            const I grid = grid_of_8<9>(iq2xs_grid, b.qs + 8 * i);
+            store_bytes(u + 64 * i, signed_bytes(grid, signs + 8 * i, offset));
         }
     }
     HY3_INLINE void scales(const BlockRows& b, float* scale, float*) { put_sixteen(b, sizeof(Block), scale); }
@@ -105,11 +96,10 @@ struct UnpackIQ2_S : Super<BlockIQ2_S, 16> {
     HY3_INLINE void codes(const Block& b, uint8_t* u) {
         for (int i = 0; i < 4; i += 2) {
             const uint32_t high = read_u32(b.qh + 2 * i);
-            const Indices index(indices<2>(b.qs + 8 * i, high & 0xffffu, high >> 16));
+            const Indices<2> index(b.qs + 8 * i, high & 0xffffu, high >> 16);
             for (int half = 0; half < 2; half++) {
-                const I grid = grid_of_8(iq2s_grid, [&](int c) { return index.v[8 * half + c]; });
-                const uint64_t minus = read_u64(b.signs + 8 * (i + half));
-                store_bytes(u + 64 * (i + half), signed_bytes(grid, minus, offset));
+                const I grid = grid_of_8(iq2s_grid, index.v + 8 * half);
+                store_bytes(u + 64 * (i + half), signed_bytes(grid, b.signs + 8 * (i + half), offset));
             }
         }
     }
@@ -122,8 +112,8 @@ struct UnpackIQ3_XXS : Super<BlockIQ3_XXS, 32> {
         alignas(64) uint8_t signs[64];
         store_bytes(signs, packed_signs(load_halves(b.gas, b.gas)));
         for (int i = 0; i < 4; i++) {
-            const I grid = grid_of_4(iq3xxs_grid, widen_bytes(b.qs + 16 * i));
-            store_bytes(u + 64 * i, signed_bytes(grid, read_u64(signs + 8 * i), offset));
+            const I grid = grid_of_4(iq3xxs_grid, b.qs + 16 * i);
+            store_bytes(u + 64 * i, signed_bytes(grid, signs + 8 * i, offset));
         }
     }
     HY3_INLINE void scales(const BlockRows& b, float* scale, float*) {
@@ -139,11 +129,11 @@ struct UnpackIQ3_XXS : Super<BlockIQ3_XXS, 32> {
 struct UnpackIQ3_S : Super<BlockIQ3_S, 32> {
     static constexpr int code_bits = 5;
     static constexpr int offset = 16;
-    template <int quarter>
-    HY3_INLINE I codes(const Block& b) {
-        const uint8_t* high = b.qh + 2 * quarter;
-        const I grid = grid_of_4(iq3s_grid, indices<1>(b.qs + 16 * quarter, high[0], high[1]));
-        return signed_bytes(grid, read_u64(b.signs + 8 * quarter), offset);
+    HY3_INLINE void codes(const Block& b, uint8_t* u) {
+        for (int i = 0; i < 4; i++) {
+            const Indices<1> index(b.qs + 16 * i, b.qh[2 * i], b.qh[2 * i + 1]);
+            store_bytes(u + 64 * i, signed_bytes(grid_of_4(iq3s_grid, index.v), b.signs + 8 * i, offset));
+        }
     }
     HY3_INLINE void scales(const BlockRows& b, float* scale, float*) {
         I end[4];
@@ -152,26 +142,38 @@ struct UnpackIQ3_S : Super<BlockIQ3_S, 32> {
     }
 };
 
-// The IQ1 formats shift eight codes -1, 0, 1 by delta = +-1/8: in eighths that is 8 * code +- 1.
+// The IQ1 formats shift codes -1, 0, 1 by delta = +-1/8: in eighths that is 8 * code +- 1. `minus` has -2
+// where delta is negative.
 template <int offset>
-HY3_INLINE I eighths(I codes, uint64_t minus) {
+HY3_INLINE I eighths(I codes, I minus) {
     const I whole = bits<-3, 0x18181818>(add_bytes(codes, set_bytes(1)));
-    return add_bytes(whole, signed_bytes(set_bytes(1), minus, offset - 8));
+    return add_bytes(add_bytes(whole, set_bytes(offset - 7)), minus);
 }
+// Bits first, first + step, ... of a word, each for as many of 64 bytes.
+template <int first, int step>
+struct EveryBit : BitChoice {
+    constexpr EveryBit() : BitChoice() {
+        for (int i = 0; i < 64; i++) {
+            const int at = first + step * (i * 32 / step / 64);
+            byte[i] = static_cast<uint8_t>(at / 8);
+            bit[i] = static_cast<uint8_t>(1 << at % 8);
+        }
+    }
+};
 
 struct UnpackIQ1_S : Super<BlockIQ1_S, 32> {
     static constexpr int code_bits = 5;
     static constexpr int offset = 16;
+    static constexpr EveryBit<15, 16> deltas{};
     HY3_INLINE void codes(const Block& b, uint8_t* u) {
         for (int i = 0; i < 4; i += 2) {
             // Two groups a word: four times 3 bits of the index, a scale, the sign of delta.
             const uint64_t words = read_u64(reinterpret_cast<const uint8_t*>(b.qh) + 4 * i);
-            const Indices index(indices<3>(b.qs + 8 * i, index_bits(static_cast<uint32_t>(words)),
-                                           index_bits(static_cast<uint32_t>(words >> 32))));
+            const Indices<3> index(b.qs + 8 * i, index_bits(static_cast<uint32_t>(words)),
+                                   index_bits(static_cast<uint32_t>(words >> 32)));
             for (int half = 0; half < 2; half++) {
-                const I grid = grid_of_8(iq1s_grid, [&](int c) { return index.v[8 * half + c]; });
-                const uint64_t signs = words >> (32 * half + 15) & 0x00010001u;
-                const uint64_t minus = ((signs | signs << 16) & 0x100000001u) * 0xffffffffu;
+                const I grid = grid_of_8(iq1s_grid, index.v + 8 * half);
+                const I minus = bytes_where(static_cast<uint32_t>(words >> 32 * half), deltas, -2);
                 store_bytes(u + 64 * (i + half), eighths<offset>(grid, minus));
             }
         }
@@ -192,23 +194,18 @@ struct UnpackIQ1_S : Super<BlockIQ1_S, 32> {
 struct UnpackIQ1_M : Super<BlockIQ1_M, 16> {
     static constexpr int code_bits = 5;
     static constexpr int offset = 16;
+    static constexpr EveryBit<3, 4> deltas{};
     HY3_INLINE void codes(const Block& b, uint8_t* u) {
         for (int i = 0; i < 4; i += 2) {
             // A nibble a code: three bits of the index, the sign of delta.
             const uint32_t words[2] = {read_u32(b.qh + 4 * i), read_u32(b.qh + 4 * i + 4)};
-            const Indices index(indices<4>(b.qs + 8 * i, words[0] & 0x77777777u, words[1] & 0x77777777u));
+            const Indices<4> index(b.qs + 8 * i, words[0] & 0x77777777u, words[1] & 0x77777777u);
             for (int half = 0; half < 2; half++) {
-                const I grid = grid_of_8(iq1s_grid, [&](int c) { return index.v[8 * half + c]; });
-                store_bytes(u + 64 * (i + half), eighths<offset>(grid, top_bits(words[half])));
+                const I grid = grid_of_8(iq1s_grid, index.v + 8 * half);
+                const I minus = bytes_where(words[half], deltas, -2);
+                store_bytes(u + 64 * (i + half), eighths<offset>(grid, minus));
             }
         }
-    }
-    // Eight times the top bit of each nibble.
-    HY3_INLINE uint64_t top_bits(uint64_t x) {
-        x = x >> 3 & 0x11111111u;
-        x = (x | x << 16) & 0x0000ffff0000ffffu;
-        x = (x | x << 8) & 0x00ff00ff00ff00ffu;
-        return ((x | x << 4) & 0x0101010101010101u) * 0xff;
     }
     template <int shift>
     HY3_INLINE void put_two(I word, F d, float* out) {
