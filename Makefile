@@ -16,6 +16,7 @@
 PYTHON ?= python3
 VENV ?= .venv
 BIN := $(VENV)/bin
+CTEST := $(BIN)/ctest --verbose --parallel 2 --test-dir
 PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check
 
 # What the installed package is made of.
@@ -46,25 +47,25 @@ sanitize: $(VENV)/installed $(VENV)/installed-native
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake -S . -B build/sanitize -G Ninja -DCMAKE_BUILD_TYPE=Debug \
 	    -DCMAKE_CXX_FLAGS_DEBUG=-O1 -DHY3_PYTHON=OFF -DHY3_BUILD_TESTS=ON -DHY3_SANITIZE=address,undefined -DHY3_WERROR=ON
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake --build build/sanitize
-	$(BIN)/ctest --test-dir build/sanitize --verbose
+	$(CTEST) build/sanitize
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake -S . -B build/sanitize-threads -G Ninja -DCMAKE_BUILD_TYPE=Debug \
 	    -DCMAKE_CXX_FLAGS_DEBUG=-O1 -DHY3_PYTHON=OFF -DHY3_BUILD_TESTS=ON -DHY3_SANITIZE=thread -DHY3_WERROR=ON
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake --build build/sanitize-threads --target hy3_thread_tests
-	$(BIN)/ctest --test-dir build/sanitize-threads --verbose -R threads
+	$(CTEST) build/sanitize-threads -R threads
 
 NATIVE_TESTS := -G Ninja -DHY3_PYTHON=OFF -DHY3_BUILD_TESTS=ON -DHY3_WERROR=ON
 
 test-native: $(VENV)/installed-native
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake -S . -B build/native $(NATIVE_TESTS)
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake --build build/native
-	$(BIN)/ctest --test-dir build/native --verbose -E fuzz
+	$(CTEST) build/native -E fuzz
 
 test-arm64: $(VENV)/installed-native
 	tools/install_tools.sh $@ aarch64-linux-gnu-g++=g++-aarch64-linux-gnu qemu-aarch64=qemu-user
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake -S . -B build/arm64 $(NATIVE_TESTS) \
 	    -DCMAKE_TOOLCHAIN_FILE=cmake/arm64-linux.cmake
 	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/cmake --build build/arm64
-	$(BIN)/ctest --test-dir build/arm64 --verbose
+	$(CTEST) build/arm64
 
 lint: $(VENV)/installed $(VENV)/installed-lint $(VENV)/installed-test
 	$(BIN)/ruff check .
