@@ -14,6 +14,8 @@ struct I {
 
 constexpr int kFloatWeights = 2;
 constexpr int kFloatRows = 2;
+struct HalfVector;
+using FloatPart = HalfVector;
 
 HY3_INLINE F load(const float* p) {
     return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
@@ -37,6 +39,29 @@ HY3_INLINE __m256 widen_bf16(__m128i x) {
 HY3_INLINE F load_bf16(const uint16_t* p) {
     const auto* from = reinterpret_cast<const __m128i*>(p);
     return {widen_bf16(_mm_loadu_si128(from)), widen_bf16(_mm_loadu_si128(from + 1))};
+}
+
+// Blocks of 4 x 3: twelve registers for sums, and seven loads for twelve fma. Whole vectors would leave room
+// for 2 x 2, with a load for every fma.
+struct HalfVector {
+    using Value = __m256;
+    static constexpr int lanes = 8;
+    static constexpr int weights = 4;
+    static constexpr int rows = 3;
+    static constexpr bool asks = true;
+    HY3_INLINE __m256 of_f32(const float* p) { return _mm256_loadu_ps(p); }
+    HY3_INLINE __m256 of_f16(const uint16_t* p) {
+        return _mm256_cvtph_ps(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    }
+    HY3_INLINE __m256 of_bf16(const uint16_t* p) {
+        return widen_bf16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    }
+};
+HY3_INLINE void store(float* p, __m256 x) {
+    _mm256_storeu_ps(p, x);
+}
+HY3_INLINE __m256 fma(__m256 a, __m256 b, __m256 c) {
+    return _mm256_fmadd_ps(a, b, c);
 }
 
 HY3_INLINE F set1(float x) {

@@ -13,6 +13,8 @@ struct I {
 
 constexpr int kFloatWeights = 2;
 constexpr int kFloatRows = 2;
+struct WholeVector;
+using FloatPart = WholeVector;
 constexpr int kWideOffset = 0;
 
 // A vector of what `quarter` makes of each quarter.

@@ -19,6 +19,9 @@ struct I {
 constexpr int kRowBlock = 1;      // activation rows a quantized product keeps in registers
 constexpr int kFloatWeights = 1;  // weight rows and
 constexpr int kFloatRows = 1;     // activation rows a float product keeps in registers
+// What a float product works on at a time (generic/float_product.h).
+struct WholeVector;
+using FloatPart = WholeVector;
 // What weight codes of eight bits are shifted by: 128, or 0 where dot4_weights() takes signed ones.
 constexpr int kWideOffset = 128;
 // Whether dot4() takes all bytes as signed, and has no wide form.

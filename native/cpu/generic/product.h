@@ -7,7 +7,7 @@
 // 16 weight rows are dotted one by one and the sums transposed (few_rows.h); for more, the weights are
 // transposed once and every activation row uses them, a lane per weight row.
 //
-// Float weights: 16 sums by column, each a chain of fma, added up in one fixed tree.
+// Float weights: float_product.h.
 
 // The parts of a row of activations that a product needs, from a column on.
 template <int group>
@@ -106,117 +106,6 @@ HY3_INLINE void quantized(const Matrix& w, int64_t first, int count, const Produ
     QuantizedProduct<Format::group, Format::code_bits, Format::has_bias>::run(
         unpack_panel<Format>, Format::offset, w, weights, rows, tile, panel);
 }
-
-struct LoadF32 {
-    using Value = float;
-    HY3_INLINE F vector(const float* p) { return load(p); }
-    HY3_INLINE float scalar(const float* p) { return *p; }
-};
-struct LoadF16 {
-    using Value = uint16_t;
-    HY3_INLINE F vector(const uint16_t* p) { return load_f16(p); }
-    HY3_INLINE float scalar(const uint16_t* p) { return half_to_float(*p); }
-};
-struct LoadBF16 {
-    using Value = uint16_t;
-    HY3_INLINE F vector(const uint16_t* p) { return load_bf16(p); }
-    HY3_INLINE float scalar(const uint16_t* p) {
-        const uint32_t bits = static_cast<uint32_t>(*p) << 16;
-        float x;
-        __builtin_memcpy(&x, &bits, 4);
-        return x;
-    }
-};
-
-HY3_INLINE float sum_tree(F x) {
-    const F quarters = sum_quarters(x, x, x, x);
-    float lanes[16];
-    store(lanes, quarters);
-    return (lanes[0] + lanes[4]) + (lanes[8] + lanes[12]);
-}
-
-// Chains of a panel and some activation rows, between spans of columns.
-constexpr int kFloatBatch = 8;
-struct FloatSums {
-    alignas(64) float chains[kFloatBatch][kPanel][16];
-};
-static_assert(sizeof(FloatSums) <= sizeof(Panel));
-
-// Columns after which the same weights are used by the next activation rows: a span of both fits the
-// first-level cache.
-constexpr int64_t kFloatSpan = 512;
-
-template <typename Load>
-struct FloatProduct {
-    using Value = typename Load::Value;
-
-    // m weight rows, from row r of the panel on, times n activation rows, from row i of the batch on; columns
-    // [from, to).
-    template <int m, int n>
-    HY3_INLINE void block(const Value* const* weights, const float* const* activations, int64_t from,
-                          int64_t to, int64_t i, int64_t r, FloatSums& sums) {
-        const Value* w[m];
-        const float* x[n];
-        for (int a = 0; a < m; a++) w[a] = weights[r + a];
-        for (int b = 0; b < n; b++) x[b] = activations[i + b];
-        F acc[m][n];
-        for (int a = 0; a < m; a++)
-            for (int b = 0; b < n; b++) acc[a][b] = from == 0 ? set1(0.0f) : load(sums.chains[i + b][r + a]);
-        int64_t c = from;
-        for (; c + 16 <= to; c += 16) {
-            F v[n];
-            for (int b = 0; b < n; b++) v[b] = load(x[b] + c);
-            for (int a = 0; a < m; a++) {
-                const F u = Load::vector(w[a] + c);
-                for (int b = 0; b < n; b++) acc[a][b] = fma(u, v[b], acc[a][b]);
-            }
-        }
-        if (c < to) {
-            const int rest = static_cast<int>(to - c);
-            for (int a = 0; a < m; a++) {
-                float lanes[16] = {};
-                for (int k = 0; k < rest; k++) lanes[k] = Load::scalar(w[a] + c + k);
-                const F u = load(lanes);
-                for (int b = 0; b < n; b++) acc[a][b] = fma(u, load_first(x[b] + c, rest), acc[a][b]);
-            }
-        }
-        for (int a = 0; a < m; a++)
-            for (int b = 0; b < n; b++) store(sums.chains[i + b][r + a], acc[a][b]);
-    }
-
-    // The `count` rows from row i on, count <= n: with the block of that size.
-    template <int n>
-    static void some_rows(int64_t count, const Value* const* w, const float* const* x, int64_t from,
-                          int64_t to, int64_t i, int64_t r, FloatSums& sums) {
-        if constexpr (n > 1) {
-            if (count < n) return some_rows<n - 1>(count, w, x, from, to, i, r, sums);
-        }
-        block<kFloatWeights, n>(w, x, from, to, i, r, sums);
-    }
-
-    static void run(const Matrix& w, int64_t first, int count, const ProductRows& rows, float* tile,
-                    void* scratch) {
-        auto& sums = *static_cast<FloatSums*>(scratch);
-        const Value* weights[kPanel];
-        for (int r = 0; r < kPanel; r++)
-            weights[r] = reinterpret_cast<const Value*>(w.row(first + (r < count ? r : count - 1)));
-        for (int64_t done = 0; done < rows.n; done += kFloatBatch) {
-            const int64_t n = rows.n - done < kFloatBatch ? rows.n - done : kFloatBatch;
-            const float* x[kFloatBatch];
-            for (int64_t i = 0; i < n; i++) x[i] = rows.f + rows.row(done + i) * w.cols;
-            const int64_t span = n <= kFloatRows ? w.cols : kFloatSpan;
-            for (int64_t from = 0; from < w.cols; from += span) {
-                const int64_t to = from + span < w.cols ? from + span : w.cols;
-                for (int r = 0; r < count; r += kFloatWeights)
-                    for (int64_t i = 0; i < n; i += kFloatRows)
-                        some_rows<kFloatRows>(n - i, weights, x, from, to, i, r, sums);
-            }
-            for (int64_t i = 0; i < n; i++)
-                for (int r = 0; r < count; r++)
-                    tile[(done + i) * kPanel + r] = sum_tree(load(sums.chains[i][r]));
-        }
-    }
-};
 
 static void product(const Matrix& w, int64_t first, int count, const ProductRows& rows, float* tile,
                     void* scratch) {

@@ -17,6 +17,14 @@ HY3_INLINE void store_some(float* p, F x, int lanes) {
         store_first(p, x, lanes);
 }
 
+// Lanes of a quarter as (x0 + x2) + (x1 + x3), then the quarters in pairs.
+HY3_INLINE float sum_tree(F x) {
+    const F quarters = sum_quarters(x, x, x, x);
+    float lanes[16];
+    store(lanes, quarters);
+    return (lanes[0] + lanes[4]) + (lanes[8] + lanes[12]);
+}
+
 HY3_INLINE float float_of(int32_t bits) {
     float x;
     __builtin_memcpy(&x, &bits, 4);

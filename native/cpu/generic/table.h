@@ -6,6 +6,7 @@
 #include "cpu/generic/unpack.h"
 #include "cpu/generic/unpack_panel.h"
 #include "cpu/generic/tile.h"
+#include "cpu/generic/float_product.h"
 #include "cpu/generic/product.h"
 #include "cpu/generic/rows.h"
 #include "cpu/generic/kv_store.h"
