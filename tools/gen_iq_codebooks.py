@@ -71,6 +71,7 @@ def generate() -> str:
     ):
         parts.append(table("uint8_t", name, grid_of(cls)))
     parts.append(table("int8_t", "iq1s_grid", grid_of(quants.IQ1_S)))
+    parts.append(table("uint8_t", "iq1s_eighths", 17 + 8 * grid_of(quants.IQ1_S)))
     parts.append(table("uint16_t", "iq2xxs_packed", packed(grid_of(quants.IQ2_XXS))))
     parts.append(
         table("uint8_t", "ksigns", np.frombuffer(quants.IQ2_XXS.ksigns, dtype=np.uint8).astype(np.int64))

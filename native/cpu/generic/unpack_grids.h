@@ -142,13 +142,9 @@ struct UnpackIQ3_S : Super<BlockIQ3_S, 32> {
     }
 };
 
-// The IQ1 formats shift codes -1, 0, 1 by delta = +-1/8: in eighths that is 8 * code +- 1. `minus` has -2
-// where delta is negative.
-template <int offset>
-HY3_INLINE I eighths(I codes, I minus) {
-    const I whole = bits<-3, 0x18181818>(add_bytes(codes, set_bytes(1)));
-    return add_bytes(add_bytes(whole, set_bytes(offset - 7)), minus);
-}
+// The IQ1 formats shift codes -1, 0, 1 by delta = +-1/8: in eighths that is 8 * code +- 1. Their grid has +
+// 1; this is added where delta is negative.
+constexpr int kOtherDelta = -2;
 // Bits first, first + step, ... of a word, each for as many of 64 bytes.
 template <int first, int step>
 struct EveryBit : BitChoice {
@@ -172,9 +168,9 @@ struct UnpackIQ1_S : Super<BlockIQ1_S, 32> {
             const Indices<3> index(b.qs + 8 * i, index_bits(static_cast<uint32_t>(words)),
                                    index_bits(static_cast<uint32_t>(words >> 32)));
             for (int half = 0; half < 2; half++) {
-                const I grid = grid_of_8(iq1s_grid, index.v + 8 * half);
-                const I minus = bytes_where(static_cast<uint32_t>(words >> 32 * half), deltas, -2);
-                store_bytes(u + 64 * (i + half), eighths<offset>(grid, minus));
+                const I grid = grid_of_8(iq1s_eighths, index.v + 8 * half);
+                const I minus = bytes_where(static_cast<uint32_t>(words >> 32 * half), deltas, kOtherDelta);
+                store_bytes(u + 64 * (i + half), add_bytes(grid, minus));
             }
         }
     }
@@ -201,9 +197,9 @@ struct UnpackIQ1_M : Super<BlockIQ1_M, 16> {
             const uint32_t words[2] = {read_u32(b.qh + 4 * i), read_u32(b.qh + 4 * i + 4)};
             const Indices<4> index(b.qs + 8 * i, words[0] & 0x77777777u, words[1] & 0x77777777u);
             for (int half = 0; half < 2; half++) {
-                const I grid = grid_of_8(iq1s_grid, index.v + 8 * half);
-                const I minus = bytes_where(words[half], deltas, -2);
-                store_bytes(u + 64 * (i + half), eighths<offset>(grid, minus));
+                const I grid = grid_of_8(iq1s_eighths, index.v + 8 * half);
+                const I minus = bytes_where(words[half], deltas, kOtherDelta);
+                store_bytes(u + 64 * (i + half), add_bytes(grid, minus));
             }
         }
     }
