@@ -4,8 +4,8 @@
         -DCMAKE_TOOLCHAIN_FILE=cmake/arm64-linux.cmake && ninja -C build/arm64 hy3_one_product
     python tools/count_instructions.py [--isa neon_dotprod] [TYPE...]
 
-Prints, for each type, instructions for each 32 weights: of unpacking, of multiplying with one row of
-activations, and with four.
+Prints, for each type, instructions for each 32 weights: all of them with one row of activations, where
+unpacking and multiplying are often one loop, and with four rows those of unpacking and of multiplying.
 """
 
 from __future__ import annotations
@@ -36,8 +36,8 @@ def count(program: Path, isa: str, weight_type: str, rows: int) -> tuple[float, 
         assert process.stderr is not None
         for line in process.stderr:
             function = line.rpartition(" ")[2]
-            unpacking += "unpack_panel" in function
-            multiplying += "Product" in function
+            unpacking += "unpack_" in function
+            multiplying += "Product" in function or "few_rows" in function
     if process.returncode != 0 or multiplying == 0:
         raise SystemExit(f"{' '.join(command)} did not run: {process.returncode}")
     return unpacking * 32 / WEIGHTS, multiplying * 32 / WEIGHTS
@@ -49,11 +49,11 @@ def main() -> None:
     parser.add_argument("--isa", default="neon_dotprod")
     parser.add_argument("--program", type=Path, default=PROGRAM)
     arguments = parser.parse_args()
-    print("| type | unpack | multiply 1 row | 4 rows |\n|---|---|---|---|")
+    print("| type | 1 row | 4 rows: unpack | multiply |\n|---|---|---|---|")
     for weight_type in arguments.types:
-        unpacking, one = count(arguments.program, arguments.isa, weight_type, 1)
-        _, four = count(arguments.program, arguments.isa, weight_type, 4)
-        print(f"| {weight_type} | {unpacking:.1f} | {one:.1f} | {four:.1f} |", flush=True)
+        one = sum(count(arguments.program, arguments.isa, weight_type, 1))
+        unpacking, four = count(arguments.program, arguments.isa, weight_type, 4)
+        print(f"| {weight_type} | {one:.1f} | {unpacking:.1f} | {four:.1f} |", flush=True)
 
 
 if __name__ == "__main__":
