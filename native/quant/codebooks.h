@@ -8,13 +8,13 @@
 namespace hy3 {
 
 // Magnitudes of 8 (or 4) neighbouring elements by code index.
-extern const uint8_t iq2xxs_grid[256][8];  // 8, 25, 43
-extern const uint16_t iq2xxs_packed[256];  // the same, two bits each: 0, 1, 2
-extern const uint8_t iq2xs_grid[512][8];   // 8, 25, 43
-extern const uint8_t iq2s_grid[1024][8];   // 8, 25, 43
-extern const uint8_t iq3xxs_grid[256][4];  // 4, 12, 20, 28, 36, 44, 52, 62
-extern const uint8_t iq3s_grid[512][4];    // 1, 3, ..., 15
-extern const int8_t iq1s_grid[2048][8];    // -1, 0, 1; also IQ1_M
+extern const uint8_t iq2xxs_grid[256][8];    // 8, 25, 43
+extern const uint16_t iq2xxs_packed[256];    // the same, two bits each: 0, 1, 2
+extern const uint8_t iq2xs_grid[512][8];     // 8, 25, 43
+extern const uint8_t iq2s_grid[1024][8];     // 8, 25, 43
+extern const uint8_t iq3xxs_grid[256][4];    // 4, 12, 20, 28, 36, 44, 52, 62
+extern const uint8_t iq3s_grid[512][4];      // 1, 3, ..., 15
+extern const int8_t iq1s_grid[2048][8];      // -1, 0, 1; also IQ1_M
 extern const uint8_t iq1s_eighths[2048][8];  // 8 x + 17 of the same: with a delta of 1/8, in eighths, and 16
 
 // 7-bit index -> sign bits of 8 elements, bit set = negative; the eighth bit makes the count of set bits
