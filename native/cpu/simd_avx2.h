@@ -247,29 +247,27 @@ HY3_INLINE __m256i nibbles_half(const uint8_t* p) {
 HY3_INLINE I nibbles_by_16(const uint8_t* a, const uint8_t* b) {
     return {nibbles_half(a), nibbles_half(b)};
 }
+// 0xff in the bytes whose bit, of the byte of the word that `byte` says, is set.
+HY3_INLINE __m256i chosen_bits(uint32_t word, __m256i byte, __m256i bit) {
+    const __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(word)), byte);
+    return _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
+}
 // 0xff in the bytes whose bit is set.
 HY3_INLINE __m256i spread_bits(uint32_t set) {
     const __m256i byte_of_each =
         _mm256_set_epi64x(0x0303030303030303, 0x0202020202020202, 0x0101010101010101, 0);
-    const __m256i bit = _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201));
-    const __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int32_t>(set)), byte_of_each);
-    return _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bit), bit);
+    return chosen_bits(set, byte_of_each, _mm256_set1_epi64x(static_cast<int64_t>(0x8040201008040201)));
 }
 HY3_INLINE I bytes_where(uint64_t set, int value) {
     const __m256i x = _mm256_set1_epi8(static_cast<char>(value));
     return {_mm256_and_si256(x, spread_bits(static_cast<uint32_t>(set))),
             _mm256_and_si256(x, spread_bits(static_cast<uint32_t>(set >> 32)))};
 }
-HY3_INLINE __m256i chosen_half(uint32_t word, const uint8_t* byte, const uint8_t* bit) {
-    const __m256i bits = _mm256_load_si256(reinterpret_cast<const __m256i*>(bit));
-    const __m256i bytes = _mm256_shuffle_epi8(_mm256_set1_epi32(static_cast<int>(word)),
-                                              _mm256_load_si256(reinterpret_cast<const __m256i*>(byte)));
-    return _mm256_cmpeq_epi8(_mm256_and_si256(bytes, bits), bits);
-}
 HY3_INLINE I bytes_where(uint32_t word, const BitChoice& choice, int value) {
     const __m256i x = _mm256_set1_epi8(static_cast<char>(value));
-    return {_mm256_and_si256(x, chosen_half(word, choice.byte, choice.bit)),
-            _mm256_and_si256(x, chosen_half(word, choice.byte + 32, choice.bit + 32))};
+    const I byte = load_bytes(choice.byte), bit = load_bytes(choice.bit);
+    return {_mm256_and_si256(x, chosen_bits(word, byte.lo, bit.lo)),
+            _mm256_and_si256(x, chosen_bits(word, byte.hi, bit.hi))};
 }
 // -x = (x ^ -1) - -1
 HY3_INLINE __m256i signed_half(__m256i x, const uint8_t* minus, __m256i offset) {
