@@ -24,7 +24,6 @@ import hy3core
 
 BUNDLED = Path(__file__).parents[1] / "src/hy3/models/hy3-tiny.gguf"
 DECODED = 32  # tokens at a depth, of which the quickest counts
-FIRST = 512  # tokens: the least depth
 
 
 def private_bytes() -> int:
@@ -34,11 +33,11 @@ def private_bytes() -> int:
     raise RuntimeError("no RssAnon in /proc/self/status")
 
 
-def depths(ctx: int) -> list[int]:
-    """FIRST, doubled, up to what leaves room for the decoded tokens."""
+def depths(ctx: int, least: int) -> list[int]:
+    """`least` at least, doubled, up to what leaves room for the decoded tokens."""
     last = ctx - DECODED
     found = [last]
-    while found[0] // 2 >= FIRST:
+    while found[0] // 2 >= least:
         found.insert(0, found[0] // 2)
     return found
 
@@ -50,10 +49,10 @@ def open_session(path: Path, ctx: int, kv: str, threads: int) -> hy3core.Session
     return model.session(ctx=ctx, kv=kv)
 
 
-def measure(session: hy3core.Session) -> Iterator[dict[str, float]]:
+def measure(session: hy3core.Session, least: int) -> Iterator[dict[str, float]]:
     rng = np.random.default_rng(0)
     vocab = session.model.config.vocab_size
-    for depth in depths(session.ctx):
+    for depth in depths(session.ctx, least):
         begin = time.perf_counter()
         session.eval(rng.integers(0, vocab, depth - session.position), logits="none")
         filled = time.perf_counter() - begin
@@ -92,6 +91,7 @@ def main() -> int:
     )
     parser.add_argument("-m", "--model", type=Path, default=BUNDLED)
     parser.add_argument("--ctx", type=int, default=16384)
+    parser.add_argument("--least", type=int, default=512, help="tokens: no depth below this (512)")
     parser.add_argument("--kv", default="f16")
     parser.add_argument("--threads", type=int, default=0)
     parser.add_argument("--json", type=Path)
@@ -99,7 +99,7 @@ def main() -> int:
     session = open_session(options.model, options.ctx, options.kv, options.threads)
     points = []
     print("   depth  prefill s  ms/token  private MiB")
-    for point in measure(session):
+    for point in measure(session, options.least):
         points.append(point)
         print(
             f"{point['depth']:8.0f} {point['prefill_s']:10.1f} {point['ms_per_token']:9.2f} "
