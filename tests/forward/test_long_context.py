@@ -62,6 +62,6 @@ def test_memory_grows_as_the_cache_and_time_with_the_depth(
     # In the first half come also the buffers of a step of 512 tokens.
     assert grown < 1.1 * expected + 2 * 2**20
     assert last["private_bytes"] - first["private_bytes"] > 0.9 * per_token * (last["depth"] - first["depth"])
-    # 32 times the depth costs at most 32 times the time; a cost that grew with its square, 1,024 times. What is
-    # between is for the noise: a shared machine's memory has been ten times slower than its caches.
+    # 32 times the depth costs at most 32 times the time; a cost that grew with its square, 1,024 times. What
+    # is between is for the noise: a shared machine's memory has been ten times slower than its caches.
     assert last["ms_per_token"] < 8 * times * first["ms_per_token"]
