@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <utility>
 #include <vector>
 
 #include "core/host_memory.h"
@@ -189,11 +190,21 @@ class CpuBackend final : public HostBackend {
     // How many multiply-adds a number costs where more is done to it than that.
     static constexpr int64_t kSlow = 8;
 
-    // `work`: about how many multiply-adds a task is.
+    // body(task, thread) for all tasks. `work`: about how many multiply-adds one is.
     template <typename Body>
     void loop(int64_t n, int64_t work, const Body& body) {
+        loop_ahead(n, work, [&](int64_t task, int64_t, int thread) { body(task, thread); });
+    }
+    // body(task, next, thread), where `next` is what the thread takes after it, or -1.
+    template <typename Body>
+    void loop_ahead(int64_t n, int64_t work, const Body& body) {
         const auto stop = [this] { return should_abort(); };
         if (!pool_.run(n, work, body, stop)) fail(Status::aborted, "The step was stopped.");
+    }
+
+    void product(const Matrix& w, int64_t row, int count, const ProductRows& rows, float* tile,
+                 PerThread& mine, const uint8_t* next) {
+        k_.product(w, row, count, rows, tile, mine.scratch.get(k_.scratch_bytes), next);
     }
 
     void quantize(int64_t n, const float* x, int64_t cols, QuantizedArray& to) {
@@ -215,14 +226,22 @@ class CpuBackend final : public HostBackend {
         }
         if (quantized) quantize(n, x, products[0].w.cols, input_);
         const ProductRows rows{x, &input_.rows(), nullptr, n};
-        loop(first[size], kPanel * products[0].w.cols * n, [&](int64_t task, int thread) {
+        const auto locate = [&](int64_t task) {
             size_t i = 0;
             while (task >= first[i + 1]) i++;
+            return std::pair(i, (task - first[i]) * kPanel);
+        };
+        loop_ahead(first[size], kPanel * products[0].w.cols * n, [&](int64_t task, int64_t then, int thread) {
+            const auto [i, row] = locate(task);
             const Matrix& w = products[i].w;
-            const int64_t row = (task - first[i]) * kPanel;
+            const uint8_t* next = nullptr;
+            if (then >= 0) {
+                const auto [i_then, row_then] = locate(then);
+                next = products[i_then].w.row(row_then);
+            }
             const int count = static_cast<int>(std::min<int64_t>(kPanel, w.rows - row));
             float* tile = own(thread).tile.get(n * kPanel);
-            k_.product(w, row, count, rows, tile, own(thread).scratch.get(k_.scratch_bytes));
+            product(w, row, count, rows, tile, own(thread), next);
             for (int64_t r = 0; r < n; r++)
                 finish(tile + r * kPanel, products[i].y + r * w.rows + row, count);
         });
@@ -286,7 +305,8 @@ class CpuBackend final : public HostBackend {
         }
     }
 
-    // A task for each `step` rows of each group's matrix, of which `products` are made.
+    // A task for each `step` rows of each group's matrix, of which `products` are made: body(group, row,
+    // count, next, thread's own), with the rows of the matrix that are next.
     template <typename Body>
     void loop_groups(Matrix Ffn::* matrix, int64_t step, int64_t products, const Body& body) {
         first_task_.assign(1, 0);
@@ -296,12 +316,21 @@ class CpuBackend final : public HostBackend {
             first_task_.push_back(first_task_.back() + (w.rows + step - 1) / step);
             work += products * w.rows * w.cols * group.count;
         }
-        loop(first_task_.back(), work / first_task_.back(), [&](int64_t task, int thread) {
+        const auto locate = [&](int64_t task) {
             const auto at = std::upper_bound(first_task_.begin(), first_task_.end(), task) - 1;
-            const FfnGroup& group = groups_[static_cast<size_t>(at - first_task_.begin())];
-            const int64_t row = (task - *at) * step;
-            body(group, row, std::min(step, (group.weights.*matrix).rows - row), own(thread));
-        });
+            return std::pair<const FfnGroup&, int64_t>(groups_[static_cast<size_t>(at - first_task_.begin())],
+                                                       (task - *at) * step);
+        };
+        const auto start = [&](int64_t task) {
+            const auto& [group, row] = locate(task);
+            return (group.weights.*matrix).row(row);
+        };
+        loop_ahead(first_task_.back(), work / first_task_.back(),
+                   [&](int64_t task, int64_t then, int thread) {
+                       const auto& [group, row] = locate(task);
+                       body(group, row, std::min(step, (group.weights.*matrix).rows - row),
+                            then < 0 ? nullptr : start(then), own(thread));
+                   });
     }
 
     bool any_quantized(Matrix Ffn::* matrix) const {
@@ -313,17 +342,20 @@ class CpuBackend final : public HostBackend {
     void run_ffns(int64_t n, const float* x) {
         if (any_quantized(&Ffn::gate) || any_quantized(&Ffn::up)) quantize(n, x, c_.hidden, input_);
         // Of as many columns of the middle as are quantized together, so that it is done in the same loop.
-        loop_groups(&Ffn::gate, kGroup, 2,
-                    [&](const FfnGroup& group, int64_t row, int64_t count, PerThread& mine) {
-                        for (int64_t part = 0; part < count; part += kPanel)
-                            gate_and_up(group, x, row + part,
-                                        static_cast<int>(std::min<int64_t>(kPanel, count - part)), mine);
-                        if (takes_quantized(group.weights.down.type)) quantize_middle(group, row);
-                    });
+        loop_groups(
+            &Ffn::gate, kGroup, 2,
+            [&](const FfnGroup& group, int64_t row, int64_t count, const uint8_t* next, PerThread& mine) {
+                for (int64_t part = 0; part < count; part += kPanel) {
+                    const bool last = part + kPanel >= count;
+                    gate_and_up(group, x, row + part,
+                                static_cast<int>(std::min<int64_t>(kPanel, count - part)),
+                                last ? next : group.weights.gate.row(row + part + kPanel), mine);
+                }
+                if (takes_quantized(group.weights.down.type)) quantize_middle(group, row);
+            });
         loop_groups(&Ffn::down, kPanel, 1,
-                    [&](const FfnGroup& group, int64_t row, int64_t count, PerThread& mine) {
-                        down(group, row, static_cast<int>(count), mine);
-                    });
+                    [&](const FfnGroup& group, int64_t row, int64_t count, const uint8_t* next,
+                        PerThread& mine) { down(group, row, static_cast<int>(count), next, mine); });
         for (const FfnGroup& group : groups_) {
             observe(group.weights.gate, group.count, x, group.inputs);
             observe(group.weights.down, group.count,
@@ -331,13 +363,14 @@ class CpuBackend final : public HostBackend {
         }
     }
 
-    // `count` columns of the group's middle from `column` on.
-    void gate_and_up(const FfnGroup& group, const float* x, int64_t column, int count, PerThread& mine) {
+    // `count` columns of the group's middle from `column` on. `next`: the gate's rows that follow.
+    void gate_and_up(const FfnGroup& group, const float* x, int64_t column, int count, const uint8_t* next,
+                     PerThread& mine) {
         const ProductRows rows{x, &input_.rows(), group.inputs, group.count};
         float* gate = mine.tile.get(group.count * kPanel);
         float* up = mine.tile2.get(group.count * kPanel);
-        k_.product(group.weights.gate, column, count, rows, gate, mine.scratch.get(k_.scratch_bytes));
-        k_.product(group.weights.up, column, count, rows, up, mine.scratch.get(k_.scratch_bytes));
+        product(group.weights.gate, column, count, rows, gate, mine, group.weights.up.row(column));
+        product(group.weights.up, column, count, rows, up, mine, next);
         float* middle = group.set->middle.data() + group.first * group.set->width + column;
         for (int64_t p = 0; p < group.count; p++)
             k_.swiglu(count, gate + p * kPanel, up + p * kPanel, middle + p * group.set->width);
@@ -354,12 +387,12 @@ class CpuBackend final : public HostBackend {
     }
 
     // `count` columns of the group's outputs from `column` on.
-    void down(const FfnGroup& group, int64_t column, int count, PerThread& mine) {
+    void down(const FfnGroup& group, int64_t column, int count, const uint8_t* next, PerThread& mine) {
         FfnSet& set = *group.set;
         const QuantizedRows quantized = set.quantized.rows().from(group.first);
         const ProductRows rows{set.middle.data() + group.first * set.width, &quantized, nullptr, group.count};
         float* tile = mine.tile.get(group.count * kPanel);
-        k_.product(group.weights.down, column, count, rows, tile, mine.scratch.get(k_.scratch_bytes));
+        product(group.weights.down, column, count, rows, tile, mine, next);
         float* out = set.out.data() + group.first * c_.hidden + column;
         for (int64_t p = 0; p < group.count; p++) copy_results(tile + p * kPanel, out + p * c_.hidden, count);
     }

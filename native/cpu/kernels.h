@@ -90,9 +90,10 @@ struct Kernels {
     int64_t scratch_bytes;  // of a thread's memory for products
 
     // tile (rows.n, kPanel) = rows [first, first + count) of w, times the activations. Columns from count on
-    // are unspecified.
+    // are unspecified. `next`: the weights that the thread will multiply next, which the memory is asked for
+    // meanwhile; null where it is not known.
     void (*product)(const Matrix& w, int64_t first, int count, const ProductRows& rows, float* tile,
-                    void* scratch);
+                    void* scratch, const uint8_t* next);
     // Groups [first, first + count) of row `r` of `out`, from their columns x. Groups beyond the columns
     // become zero.
     void (*quantize)(const float* x, int64_t r, int64_t first, int64_t count, const QuantizedRows& out);

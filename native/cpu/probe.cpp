@@ -30,7 +30,9 @@ double best_rate(ThreadPool& pool, int64_t tasks, const std::function<int64_t(in
     for (int run = 0; run < kRuns; run++) {
         std::atomic<int64_t> done{0};
         const auto begin = Clock::now();
-        if (!pool.run(tasks, kTaskBytes, [&](int64_t i, int) { done += task(i); }, [&] { return abort(); }))
+        if (!pool.run(
+                tasks, kTaskBytes, [&](int64_t i, int64_t, int) { done += task(i); },
+                [&] { return abort(); }))
             fail(Status::aborted, "The measurement was stopped.");
         const double seconds = std::chrono::duration<double>(Clock::now() - begin).count();
         best = std::max(best, static_cast<double>(done) / seconds);
@@ -49,7 +51,7 @@ MachineSpeed measure_machine(int threads, int64_t span, AbortCheck& abort) {
     const std::unique_ptr<uint8_t, decltype(release)> memory(
         static_cast<uint8_t*>(::operator new(static_cast<size_t>(tasks * kTaskBytes), alignment)), release);
 
-    const auto fill = [&](int64_t task, int) {
+    const auto fill = [&](int64_t task, int64_t, int) {
         std::memset(memory.get() + task * kTaskBytes, static_cast<int>(task) | 1, kTaskBytes);
     };
     if (!pool.run(tasks, kTaskBytes, fill, [&] { return abort(); }))

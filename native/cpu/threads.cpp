@@ -269,13 +269,18 @@ bool ThreadPool::stopping(int thread) {
 int64_t ThreadPool::take_tasks(int thread) {
     int64_t grabs = 0;
     try {
-        while (!stopped_.load(std::memory_order_relaxed)) {
-            const int64_t first = next_.fetch_add(grain_, std::memory_order_relaxed);
-            if (first >= n_) break;
-            const int64_t end = std::min(n_, first + grain_);
-            for (int64_t task = first; task < end; task++) (*body_)(task, thread);
+        const auto take = [this] { return next_.fetch_add(grain_, std::memory_order_relaxed); };
+        for (int64_t first = take(); first < n_ && !stopped_.load(std::memory_order_relaxed);) {
+            const int64_t last = std::min(n_, first + grain_) - 1;
+            for (int64_t task = first; task < last; task++) (*body_)(task, task + 1, thread);
+            // The next are taken before the last of these begins, so that it can ask for their memory. In the
+            // last round they are left to whoever is free first.
+            const bool early = next_.load(std::memory_order_relaxed) < n_ - grain_ * size_;
+            const int64_t then = early ? take() : n_;
+            (*body_)(last, then < n_ ? then : -1, thread);
             grabs++;
             stopping(thread);
+            first = early ? then : take();
         }
     } catch (...) {
         if (!failed_.exchange(true, std::memory_order_relaxed)) failure_ = std::current_exception();

@@ -43,7 +43,8 @@ class FunctionRef<Result(Args...)> {
 
 class ThreadPool {
   public:
-    using Body = FunctionRef<void(int64_t task, int thread)>;
+    // `next` is the task that the thread will take after this one, or -1 where that is open.
+    using Body = FunctionRef<void(int64_t task, int64_t next, int thread)>;
     using Stop = FunctionRef<bool()>;
 
     // As many threads as asked for, or as the system gives; at most max_threads.
@@ -56,7 +57,7 @@ class ThreadPool {
 
     int size() const { return size_; }
 
-    // Runs body(task, thread) for every task in 0..n-1, with thread from 0 (the caller) to size() - 1. `work`
+    // Runs body for every task in 0..n-1, with thread from 0 (the caller) to size() - 1. `work`
     // is about how many multiply-adds a task is: loops with too little of it stay on the caller, and small
     // tasks are taken several at a time. `stop` is asked by the caller between its tasks, at least every
     // million multiply-adds; true leaves out the tasks not yet begun. Returns whether all ran. Rethrows the

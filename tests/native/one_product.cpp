@@ -31,5 +31,5 @@ int main(int argc, char** argv) {
     Array<uint8_t> scratch;
     std::vector<float> tile(static_cast<size_t>(rows * kPanel));
     kernels.product(w, 0, kPanel, {x.data(), &quantized, nullptr, rows}, tile.data(),
-                    scratch.get(kernels.scratch_bytes));
+                    scratch.get(kernels.scratch_bytes), nullptr);
 }

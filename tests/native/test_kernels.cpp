@@ -36,7 +36,7 @@ std::vector<float> multiply(const Kernels& kernels, const Matrix& w, const std::
     const ProductRows rows{x.data(), &quantized, nullptr, n};
     for (int64_t first = 0; first < w.rows; first += kPanel) {
         const int count = static_cast<int>(std::min<int64_t>(kPanel, w.rows - first));
-        kernels.product(w, first, count, rows, tile.data(), scratch.get(kernels.scratch_bytes));
+        kernels.product(w, first, count, rows, tile.data(), scratch.get(kernels.scratch_bytes), nullptr);
         for (int64_t r = 0; r < n; r++)
             for (int c = 0; c < count; c++)
                 out[static_cast<size_t>(r * w.rows + first + c)] = tile[static_cast<size_t>(r * kPanel + c)];

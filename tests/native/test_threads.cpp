@@ -9,6 +9,7 @@
 #include <random>
 #include <stdexcept>
 #include <thread>
+#include <utility>
 #include <vector>
 
 #include "cpu/cores.h"
@@ -51,11 +52,14 @@ void random_loop(ThreadPool& pool, std::mt19937& random, std::vector<int64_t>& b
     const int64_t longest = random() % 8 == 0 ? 60 : 2;
     now.assign(static_cast<size_t>(n), 0);
     std::vector<int64_t> tasks_of(static_cast<size_t>(pool.size()), 0);
+    std::vector<int64_t> announced(static_cast<size_t>(pool.size()), -1);  // to each thread, as its next task
     int64_t expected = 0;
     for (const int64_t x : before) expected += x;
     const bool all = pool.run(
         n, work,
-        [&](int64_t task, int thread) {
+        [&](int64_t task, int64_t next, int thread) {
+            const int64_t said = std::exchange(announced[static_cast<size_t>(thread)], next);
+            if (said >= 0) CHECK_EQ(task, said);
             busy(task * 7 % longest);
             int64_t sum = 0;
             for (const int64_t x : before) sum += x;
@@ -67,6 +71,7 @@ void random_loop(ThreadPool& pool, std::mt19937& random, std::vector<int64_t>& b
     int64_t ran = 0;
     for (const int64_t tasks : tasks_of) ran += tasks;
     CHECK_EQ(ran, n);
+    for (const int64_t next : announced) CHECK_EQ(next, -1);
     for (int64_t task = 0; task < n; task++)
         if (now[static_cast<size_t>(task)] != expected + task + 1)
             test::report_failure(__FILE__, __LINE__, cat("task ", task, " of ", n, " did not run once"));
@@ -93,7 +98,8 @@ TEST(a_pool_begins_and_ends_at_any_time) {
     for (int round = 0; round < 200; round++) {
         ThreadPool pool(1 + round % 4);
         std::atomic<int> ran{0};
-        for (int loop = 0; loop < round % 3; loop++) pool.run(5, kLarge, [&](int64_t, int) { ran++; }, never);
+        for (int loop = 0; loop < round % 3; loop++)
+            pool.run(5, kLarge, [&](int64_t, int64_t, int) { ran++; }, never);
         if (round % 5 == 0) std::this_thread::sleep_for(200us);
         CHECK_EQ(ran.load(), 5 * (round % 3));
     }
@@ -102,7 +108,7 @@ TEST(a_pool_begins_and_ends_at_any_time) {
 TEST(small_loops_stay_on_the_caller) {
     ThreadPool pool(3);
     for (int loop = 0; loop < 200; loop++) {
-        const auto only_caller = [](int64_t, int thread) { CHECK_EQ(thread, 0); };
+        const auto only_caller = [](int64_t, int64_t, int thread) { CHECK_EQ(thread, 0); };
         pool.run(100, 100, only_caller, never);
         pool.run(1, kLarge, only_caller, never);
     }
@@ -115,7 +121,7 @@ TEST(an_exception_of_any_task_reaches_the_caller) {
         try {
             pool.run(
                 20, kLarge,
-                [&](int64_t task, int) {
+                [&](int64_t task, int64_t, int) {
                     busy(5);
                     if (task == bad) throw std::runtime_error("task");
                 },
@@ -125,7 +131,7 @@ TEST(an_exception_of_any_task_reaches_the_caller) {
             CHECK_EQ(std::string(error.what()), "task");
         }
         std::atomic<int> ran{0};
-        CHECK(pool.run(7, kLarge, [&](int64_t, int) { ran++; }, never));
+        CHECK(pool.run(7, kLarge, [&](int64_t, int64_t, int) { ran++; }, never));
         CHECK_EQ(ran.load(), 7);
     }
 }
@@ -134,7 +140,7 @@ TEST(a_loop_that_is_told_to_stop_leaves_out_the_rest) {
     for (const int threads : {1, 3}) {
         ThreadPool pool(threads);
         std::atomic<int> ran{0};
-        const auto body = [&](int64_t, int) {
+        const auto body = [&](int64_t, int64_t, int) {
             busy(20);
             ran++;
         };
@@ -150,7 +156,7 @@ TEST(a_task_that_takes_long_can_end_with_its_loop) {
     for (const int threads : {1, 3}) {
         ThreadPool pool(threads);
         std::atomic<int> asked{0};
-        const auto body = [&](int64_t, int thread) {
+        const auto body = [&](int64_t, int64_t, int thread) {
             while (!pool.stopping(thread) && asked < 100'000) {
                 asked++;
                 busy(20);
@@ -167,7 +173,7 @@ bool worker_comes(ThreadPool& pool, int64_t stays_us = 0) {
     std::atomic<bool> came{false};
     pool.run(
         4, kLarge,
-        [&](int64_t, int thread) {
+        [&](int64_t, int64_t, int thread) {
             if (thread == 0) {
                 const auto until = Clock::now() + 1ms;
                 while (!came && Clock::now() < until) std::this_thread::yield();
@@ -185,7 +191,7 @@ TEST(a_worker_that_stalls_is_left_out_for_a_while) {
     const auto alone = [&] {
         std::atomic<int64_t> caller_ran{0};
         for (int loop = 0; loop < 100; loop++)
-            pool.run(10, kLarge, [&](int64_t, int thread) { caller_ran += thread == 0; }, never);
+            pool.run(10, kLarge, [&](int64_t, int64_t, int thread) { caller_ran += thread == 0; }, never);
         return caller_ran == 1000;
     };
     CHECK(soon([&] { return worker_comes(pool); }));
@@ -197,7 +203,7 @@ TEST(a_child_of_fork_computes_with_threads_of_its_own) {
     ThreadPool pool(2);
     const auto run = [&] {
         std::atomic<int64_t> sum{0};
-        pool.run(100, kLarge, [&](int64_t task, int) { sum += task; }, never);
+        pool.run(100, kLarge, [&](int64_t task, int64_t, int) { sum += task; }, never);
         return sum == 4950;
     };
     CHECK(run());

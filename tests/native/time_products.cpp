@@ -143,7 +143,7 @@ struct Timer {
     void multiply(const Matrix& w, int64_t n) {
         const ProductRows rows{x.data(), &quantized.rows(), nullptr, n};
         for (int64_t first = 0; first + kPanel <= w.rows; first += kPanel)
-            kernels.product(w, first, kPanel, rows, tile.data(), scratch.data());
+            kernels.product(w, first, kPanel, rows, tile.data(), scratch.data(), w.row(first + kPanel));
     }
 
     void print(Type type) {

@@ -42,10 +42,10 @@ HY3_INLINE void for_codes(const uint8_t* const* rows, int64_t column, int column
 
 template <typename Format, int n>
 static void few_rows(const Matrix& w, const uint8_t* const* weights, const ProductRows& rows, float* tile,
-                     Panel& panel) {
+                     Panel& panel, const uint8_t* next) {
     F acc[n];
     for (int i = 0; i < n; i++) acc[i] = set1(0.0f);
-    Ahead ahead(w, weights[0]);
+    Ahead ahead(next, weights[0]);
     for (int64_t column = 0; column < w.cols; column += kColumns) {
         const int columns = static_cast<int>(w.cols - column < kColumns ? w.cols - column : kColumns);
         ActivationRow<Format::group> x[n];

@@ -135,12 +135,12 @@ struct FloatProduct {
     }
 
     static void run(const Matrix& w, int64_t first, int count, const ProductRows& rows, float* tile,
-                    void* scratch) {
+                    void* scratch, const uint8_t* next) {
         auto& sums = *static_cast<FloatSums*>(scratch);
         const Value* weights[kPanel];
         for (int r = 0; r < kPanel; r++)
             weights[r] = reinterpret_cast<const Value*>(w.row(first + (r < count ? r : count - 1)));
-        Ahead ahead(w, w.row(first));
+        Ahead ahead(next, w.row(first));
         for (int64_t done = 0; done < rows.n;) {
             // Blocks of nearly the same size: four rows as two and two, not three and one.
             const int64_t left = rows.n - done, blocks = (left + FloatPart::rows - 1) / FloatPart::rows;

@@ -64,9 +64,9 @@ struct QuantizedProduct {
     }
 
     static void run(UnpackPanel unpack, int offset, const Matrix& w, const uint8_t* const* weights,
-                    const ProductRows& rows, float* tile, Panel& panel) {
+                    const ProductRows& rows, float* tile, Panel& panel, const uint8_t* next) {
         for (int64_t i = 0; i < rows.n * kPanel; i++) tile[i] = 0.0f;
-        Ahead ahead(w, weights[0]);
+        Ahead ahead(next, weights[0]);
         for (int64_t column = 0; column < w.cols; column += kColumns) {
             const int columns = static_cast<int>(w.cols - column < kColumns ? w.cols - column : kColumns);
             unpack(weights, column, columns, ahead, panel);
@@ -97,65 +97,65 @@ struct QuantizedProduct {
 
 template <typename Format>
 HY3_INLINE void quantized(const Matrix& w, int64_t first, int count, const ProductRows& rows, float* tile,
-                          void* scratch) {
+                          void* scratch, const uint8_t* next) {
     const uint8_t* weights[kPanel];
     for (int r = 0; r < kPanel; r++) weights[r] = w.row(first + (r < count ? r : count - 1));
     Panel& panel = *static_cast<Panel*>(scratch);
-    if (rows.n == 1) return few_rows<Format, 1>(w, weights, rows, tile, panel);
-    if (rows.n == 2) return few_rows<Format, 2>(w, weights, rows, tile, panel);
+    if (rows.n == 1) return few_rows<Format, 1>(w, weights, rows, tile, panel, next);
+    if (rows.n == 2) return few_rows<Format, 2>(w, weights, rows, tile, panel, next);
     QuantizedProduct<Format::group, Format::code_bits, Format::has_bias>::run(
-        unpack_panel<Format>, Format::offset, w, weights, rows, tile, panel);
+        unpack_panel<Format>, Format::offset, w, weights, rows, tile, panel, next);
 }
 
 static void product(const Matrix& w, int64_t first, int count, const ProductRows& rows, float* tile,
-                    void* scratch) {
+                    void* scratch, const uint8_t* next) {
     switch (w.type) {
         case Type::F32:
-            return FloatProduct<LoadF32>::run(w, first, count, rows, tile, scratch);
+            return FloatProduct<LoadF32>::run(w, first, count, rows, tile, scratch, next);
         case Type::F16:
-            return FloatProduct<LoadF16>::run(w, first, count, rows, tile, scratch);
+            return FloatProduct<LoadF16>::run(w, first, count, rows, tile, scratch, next);
         case Type::BF16:
-            return FloatProduct<LoadBF16>::run(w, first, count, rows, tile, scratch);
+            return FloatProduct<LoadBF16>::run(w, first, count, rows, tile, scratch, next);
         case Type::Q4_0:
-            return quantized<UnpackQ4_0>(w, first, count, rows, tile, scratch);
+            return quantized<UnpackQ4_0>(w, first, count, rows, tile, scratch, next);
         case Type::Q4_1:
-            return quantized<UnpackQ4_1>(w, first, count, rows, tile, scratch);
+            return quantized<UnpackQ4_1>(w, first, count, rows, tile, scratch, next);
         case Type::Q5_0:
-            return quantized<UnpackQ5_0>(w, first, count, rows, tile, scratch);
+            return quantized<UnpackQ5_0>(w, first, count, rows, tile, scratch, next);
         case Type::Q5_1:
-            return quantized<UnpackQ5_1>(w, first, count, rows, tile, scratch);
+            return quantized<UnpackQ5_1>(w, first, count, rows, tile, scratch, next);
         case Type::Q8_0:
-            return quantized<UnpackQ8_0>(w, first, count, rows, tile, scratch);
+            return quantized<UnpackQ8_0>(w, first, count, rows, tile, scratch, next);
         case Type::Q2_K:
-            return quantized<UnpackQ2_K>(w, first, count, rows, tile, scratch);
+            return quantized<UnpackQ2_K>(w, first, count, rows, tile, scratch, next);
         case Type::Q3_K:
-            return quantized<UnpackQ3_K>(w, first, count, rows, tile, scratch);
+            return quantized<UnpackQ3_K>(w, first, count, rows, tile, scratch, next);
         case Type::Q4_K:
-            return quantized<UnpackQ4_K>(w, first, count, rows, tile, scratch);
+            return quantized<UnpackQ4_K>(w, first, count, rows, tile, scratch, next);
         case Type::Q5_K:
-            return quantized<UnpackQ5_K>(w, first, count, rows, tile, scratch);
+            return quantized<UnpackQ5_K>(w, first, count, rows, tile, scratch, next);
         case Type::Q6_K:
-            return quantized<UnpackQ6_K>(w, first, count, rows, tile, scratch);
+            return quantized<UnpackQ6_K>(w, first, count, rows, tile, scratch, next);
         case Type::IQ1_S:
-            return quantized<UnpackIQ1_S>(w, first, count, rows, tile, scratch);
+            return quantized<UnpackIQ1_S>(w, first, count, rows, tile, scratch, next);
         case Type::IQ1_M:
-            return quantized<UnpackIQ1_M>(w, first, count, rows, tile, scratch);
+            return quantized<UnpackIQ1_M>(w, first, count, rows, tile, scratch, next);
         case Type::IQ2_XXS:
-            return quantized<UnpackIQ2_XXS>(w, first, count, rows, tile, scratch);
+            return quantized<UnpackIQ2_XXS>(w, first, count, rows, tile, scratch, next);
         case Type::IQ2_XS:
-            return quantized<UnpackIQ2_XS>(w, first, count, rows, tile, scratch);
+            return quantized<UnpackIQ2_XS>(w, first, count, rows, tile, scratch, next);
         case Type::IQ2_S:
-            return quantized<UnpackIQ2_S>(w, first, count, rows, tile, scratch);
+            return quantized<UnpackIQ2_S>(w, first, count, rows, tile, scratch, next);
         case Type::IQ3_XXS:
-            return quantized<UnpackIQ3_XXS>(w, first, count, rows, tile, scratch);
+            return quantized<UnpackIQ3_XXS>(w, first, count, rows, tile, scratch, next);
         case Type::IQ3_S:
-            return quantized<UnpackIQ3_S>(w, first, count, rows, tile, scratch);
+            return quantized<UnpackIQ3_S>(w, first, count, rows, tile, scratch, next);
         case Type::IQ4_NL:
-            return quantized<UnpackIQ4_NL>(w, first, count, rows, tile, scratch);
+            return quantized<UnpackIQ4_NL>(w, first, count, rows, tile, scratch, next);
         case Type::IQ4_XS:
-            return quantized<UnpackIQ4_XS>(w, first, count, rows, tile, scratch);
+            return quantized<UnpackIQ4_XS>(w, first, count, rows, tile, scratch, next);
         case Type::MXFP4:
-            return quantized<UnpackMXFP4>(w, first, count, rows, tile, scratch);
+            return quantized<UnpackMXFP4>(w, first, count, rows, tile, scratch, next);
         default:
             break;  // load_weights() lets no other type through
     }

@@ -26,14 +26,13 @@ HY3_INLINE void for_each_64(int columns, Body body) {
     }
 }
 
-// What is read next, most likely: the next panel, which lies behind this one. Asking for a whole panel ahead
-// hides the memory's latency, and asking in the order of addresses makes the most of its pages, where the
-// rows of a panel are read a few columns of each in turn. Scales ask for a quarter and codes for the rest, so
-// that the memory has something to do all the time.
+// The panel that is read next. Asking for a whole panel ahead hides the memory's latency, and asking in the
+// order of addresses makes the most of its pages, where the rows of a panel are read a few columns of each in
+// turn. Scales ask for a quarter and codes for the rest, so that the memory has something to do all the time.
 class Ahead {
   public:
-    Ahead(const Matrix& w, const uint8_t* panel)
-        : next_(panel + kPanel * static_cast<int64_t>(w.row_bytes)) {}
+    // `next` may be null: then what is there already is asked for, which costs little.
+    Ahead(const uint8_t* next, const uint8_t* panel) : next_(next != nullptr ? next : panel) {}
 
     // For the next `quarters` of bytes / 4.
     template <int64_t bytes, int quarters>
