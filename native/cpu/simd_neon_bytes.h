@@ -65,12 +65,16 @@ HY3_INLINE I nibbles_by_16(const uint8_t* a, const uint8_t* b) {
     return {{low.q[0], high.q[1], low.q[2], high.q[3]}};
 }
 
+// 0xff in the bytes whose bit, of the byte of the word that `byte` says, is set.
+HY3_INLINE uint8x16_t chosen_bits(uint8x16_t word, uint8x16_t byte, uint8x16_t bit) {
+    return vtstq_u8(vqtbl1q_u8(word, byte), bit);
+}
 // 0xff in the bytes of quarter j whose bit is set.
 HY3_INLINE uint8x16_t spread_bits(uint64_t set, int j) {
     const uint8x16_t byte_of_each =
         vcombine_u8(vdup_n_u8(static_cast<uint8_t>(2 * j)), vdup_n_u8(static_cast<uint8_t>(2 * j + 1)));
-    const uint8x16_t bytes = vqtbl1q_u8(vreinterpretq_u8_u64(vdupq_n_u64(set)), byte_of_each);
-    return vtstq_u8(bytes, vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201)));
+    return chosen_bits(vreinterpretq_u8_u64(vdupq_n_u64(set)), byte_of_each,
+                       vreinterpretq_u8_u64(vdupq_n_u64(0x8040201008040201)));
 }
 HY3_INLINE I bytes_where(uint64_t set, int value) {
     const uint8x16_t x = vdupq_n_u8(static_cast<uint8_t>(value));
@@ -80,8 +84,7 @@ HY3_INLINE I bytes_where(uint32_t word, const BitChoice& choice, int value) {
     const uint8x16_t bytes = vreinterpretq_u8_u32(vdupq_n_u32(word));
     const uint8x16_t x = vdupq_n_u8(static_cast<uint8_t>(value));
     return by_byte_quarter([&](int j) {
-        const uint8x16_t chosen = vqtbl1q_u8(bytes, load_16(choice.byte + 16 * j));
-        return vandq_u8(vtstq_u8(chosen, load_16(choice.bit + 16 * j)), x);
+        return vandq_u8(chosen_bits(bytes, load_16(choice.byte + 16 * j), load_16(choice.bit + 16 * j)), x);
     });
 }
 HY3_INLINE I signed_bytes(I x, const uint8_t* minus, int offset) {
