@@ -1,4 +1,12 @@
-// What the tiles of all NEON tables have in common. Included after dot4_quarter().
+// dot4() from dot4_quarter(), which multiplies signed bytes, and what the tiles of all NEON tables have in
+// common.
+
+template <int code_bits>
+HY3_INLINE I dot4(I sum, I codes, I s8) {
+    return by_quarter<I>([&](int j) {
+        return dot4_quarter(sum.q[j], vreinterpretq_s8_s32(codes.q[j]), vreinterpretq_s8_s32(s8.q[j]));
+    });
+}
 
 struct NeonRows {
     // See generic/tile.h. Dot products add the columns of a group, and pairwise additions bring the rows to

@@ -1,16 +1,6 @@
-// dot4() from dot4_quarter(), and tiles from dot4_lane(), which multiply signed bytes.
+// Tiles from dot4_lane().
 
 #include "cpu/dot_neon_rows.h"
-
-constexpr bool kSignedDots = true;
-
-template <bool wide>
-HY3_INLINE I dot4(I sum, I s8, I other_s8) {
-    static_assert(!wide);
-    return by_quarter<I>([&](int j) {
-        return dot4_quarter(sum.q[j], vreinterpretq_s8_s32(s8.q[j]), vreinterpretq_s8_s32(other_s8.q[j]));
-    });
-}
 
 // As Dot4Tile, but a register of activations serves 16 columns, each of its lanes in turn all weight rows.
 struct LaneTile : NeonRows {

@@ -2,20 +2,11 @@
 // columns of two weight rows with those of two activation rows.
 
 constexpr int kRowBlock = 4;
-constexpr bool kSignedDots = false;
 struct MatrixTile;
 using Tile = MatrixTile;
 
 HY3_INLINE int32x4_t dot4_quarter(int32x4_t sum, int8x16_t codes, int8x16_t s8) {
     return vdotq_s32(sum, codes, s8);
-}
-template <bool wide>
-HY3_INLINE I dot4(I sum, I u8, I s8) {
-    return by_quarter<I>([&](int j) {
-        const int8x16_t s = vreinterpretq_s8_s32(s8.q[j]);
-        if constexpr (wide) return vusdotq_s32(sum.q[j], vreinterpretq_u8_s32(u8.q[j]), s);
-        return dot4_quarter(sum.q[j], vreinterpretq_s8_s32(u8.q[j]), s);
-    });
 }
 
 #include "cpu/dot_neon_rows.h"

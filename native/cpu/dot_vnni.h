@@ -3,7 +3,6 @@
 
 constexpr int kRowBlock = 4;
 constexpr int kWideOffset = 128;
-constexpr bool kSignedDots = false;
 struct Dot4Tile;
 using Tile = Dot4Tile;
 
@@ -14,11 +13,7 @@ HY3_INLINE __m256i dot4_half(__m256i sum, __m256i u8, __m256i s8) {
     return _mm256_dpbusd_epi32(sum, u8, s8);
 #endif
 }
-template <bool wide>
-HY3_INLINE I dot4(I sum, I u8, I s8) {
-    return {dot4_half(sum.lo, u8.lo, s8.lo), dot4_half(sum.hi, u8.hi, s8.hi)};
-}
 template <int code_bits>
-HY3_INLINE I dot4_weights(I sum, I codes, I s8) {
-    return dot4<code_bits == 8>(sum, codes, s8);
+HY3_INLINE I dot4(I sum, I codes, I s8) {
+    return {dot4_half(sum.lo, codes.lo, s8.lo), dot4_half(sum.hi, codes.hi, s8.hi)};
 }

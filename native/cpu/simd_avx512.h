@@ -13,7 +13,6 @@ constexpr int kFloatRows = 4;     // activation rows a float product keeps in re
 struct WholeVector;
 using FloatPart = WholeVector;
 constexpr int kWideOffset = 128;
-constexpr bool kSignedDots = false;
 struct Dot4Tile;
 using Tile = Dot4Tile;
 
@@ -95,13 +94,9 @@ HY3_INLINE I iadd(I a, I b) {
 HY3_INLINE I ilarger(I a, I b) {
     return _mm512_max_epi32(a, b);
 }
-template <bool wide>
-HY3_INLINE I dot4(I sum, I u8, I s8) {
-    return _mm512_dpbusd_epi32(sum, u8, s8);
-}
 template <int code_bits>
-HY3_INLINE I dot4_weights(I sum, I codes, I s8) {
-    return dot4<code_bits == 8>(sum, codes, s8);
+HY3_INLINE I dot4(I sum, I codes, I s8) {
+    return _mm512_dpbusd_epi32(sum, codes, s8);
 }
 HY3_INLINE F to_float(I x) {
     return _mm512_cvtepi32_ps(x);

@@ -22,10 +22,8 @@ constexpr int kFloatRows = 1;     // activation rows a float product keeps in re
 // What a float product works on at a time (generic/float_product.h).
 struct WholeVector;
 using FloatPart = WholeVector;
-// What weight codes of eight bits are shifted by: 128, or 0 where dot4_weights() takes signed ones.
+// What codes of eight bits are shifted by: 128, or 0 where dot4() takes signed ones.
 constexpr int kWideOffset = 128;
-// Whether dot4() takes all bytes as signed, and has no wide form.
-constexpr bool kSignedDots = false;
 // How several activation rows are multiplied (generic/tile.h).
 struct Dot4Tile;
 using Tile = Dot4Tile;
@@ -165,21 +163,16 @@ HY3_INLINE I ilarger(I a, I b) {
     for (int i = 0; i < 16; i++) a.v[i] = a.v[i] > b.v[i] ? a.v[i] : b.v[i];
     return a;
 }
-// Lane i += the products of bytes 4i..4i+3, unsigned times -127..127; exact. wide: unsigned bytes may be
-// above 127.
-template <bool wide>
-HY3_INLINE I dot4(I sum, I u8, I s8) {
+// Lane i += the products of bytes 4i..4i+3, codes times -127..127; exact. Codes are below 2^code_bits; those
+// of eight bits are shifted by kWideOffset.
+template <int code_bits>
+HY3_INLINE I dot4(I sum, I codes, I s8) {
     uint8_t u[64];
     int8_t s[64];
-    __builtin_memcpy(u, u8.v, 64);
+    __builtin_memcpy(u, codes.v, 64);
     __builtin_memcpy(s, s8.v, 64);
     for (int i = 0; i < 64; i++) sum.v[i / 4] += u[i] * s[i];
     return sum;
-}
-// The same for weight codes: of seven bits, or of eight and shifted by kWideOffset.
-template <int code_bits>
-HY3_INLINE I dot4_weights(I sum, I codes, I s8) {
-    return dot4<code_bits == 8>(sum, codes, s8);
 }
 HY3_INLINE F to_float(I x) {
     F out;

@@ -58,10 +58,10 @@ static void float_sums(int n_rows, int n_vectors, int depth, const float* a, int
 constexpr int kCodeRows = kFloatRows * kFloatWeights / 4 > 0 ? kFloatRows * kFloatWeights / 4 : 1;
 
 struct CodesQ8 {
-    // Key codes go up to 255. Where dot4() needs them signed, split() takes 128 off, and sums start from what
+    // Key codes go up to 255. Where dot4() takes signed ones, split() takes 128 off, and sums start from what
     // that makes of them.
-    static constexpr bool wide = !kSignedDots;
-    static constexpr int taken_off = kSignedDots ? 128 : 0;
+    static constexpr int code_bits = 8;
+    static constexpr int taken_off = kKeyOffsetQ8 - kWideOffset;
     static constexpr int parts = 1;  // operands that a line of keys makes, of 4 columns each
     static constexpr float key_offset = kKeyOffsetQ8;  // what the codes have above the value
     static constexpr float value_offset = 0.0f;
@@ -80,7 +80,7 @@ struct CodesQ8 {
 };
 
 struct CodesQ4 {
-    static constexpr bool wide = false;
+    static constexpr int code_bits = 4;
     static constexpr int taken_off = 0;
     static constexpr int parts = 2;
     static constexpr float key_offset = kMiddleQ4;
@@ -152,7 +152,7 @@ static void score_block(const KvLayout& layout, const std::byte* keys, int p, co
                 for (int r = 0; r < rows; r++) {
                     const I x = repeat4(codes + r * queries.stride + d + 4 * part);
                     for (int v = 0; v < vectors; v++)
-                        dots[r][v] = dot4<Codes::wide>(dots[r][v], operands[v][part], x);
+                        dots[r][v] = dot4<Codes::code_bits>(dots[r][v], operands[v][part], x);
                 }
         }
         for (int r = 0; r < rows; r++) {
@@ -241,8 +241,8 @@ static void mix_block(const std::byte* const* heads, int n, const CodedWeights& 
                 const int64_t at = static_cast<int64_t>(r) * kSpan + first + 4 * quad;
                 const I high_code = repeat4(high_codes + at), low_code = repeat4(low_codes + at);
                 for (int v = 0; v < vectors; v++) {
-                    high[r][v] = dot4<false>(high[r][v], high_code, values[v]);
-                    low[r][v] = dot4<false>(low[r][v], low_code, values[v]);
+                    high[r][v] = dot4<7>(high[r][v], high_code, values[v]);
+                    low[r][v] = dot4<7>(low[r][v], low_code, values[v]);
                 }
             }
         }

@@ -25,7 +25,7 @@ static int64_t multiply_int8(int64_t rounds, int32_t* sum) {
     for (I& chain : chains) chain = iset1(0);
     for (int64_t round = 0; round < rounds; round++) {
         const int8_t* s = operands[round & 3];
-        for (int i = 0; i < kProbeChains; i++) chains[i] = dot4<false>(chains[i], u, load_bytes(s + 64 * i));
+        for (int i = 0; i < kProbeChains; i++) chains[i] = dot4<7>(chains[i], u, load_bytes(s + 64 * i));
     }
     for (int i = 1; i < kProbeChains; i++) chains[0] = iadd(chains[0], chains[i]);
     *sum = sum_lanes(chains[0]);

@@ -11,8 +11,7 @@ struct Dot4Tile {
             I dots[n][4];
             for (int r = 0; r < 4; r++) {
                 const I row = codes(4 * four + r);
-                for (int i = 0; i < n; i++)
-                    dots[i][r] = dot4_weights<code_bits>(iset1(0), row, load_bytes(q[i]));
+                for (int i = 0; i < n; i++) dots[i][r] = dot4<code_bits>(iset1(0), row, load_bytes(q[i]));
             }
             for (int i = 0; i < n; i++)
                 quads[i][four] = sum_quarters(dots[i][0], dots[i][1], dots[i][2], dots[i][3]);
@@ -43,7 +42,7 @@ struct Dot4Tile {
         for (int word = 0; word < columns / 4; word++) {
             const I w = load_bytes(words + word * 64);
             for (int i = 0; i < n; i++)
-                dots[i] = dot4_weights<code_bits>(dots[i], w, repeat4(q[i] + column + 4 * word));
+                dots[i] = dot4<code_bits>(dots[i], w, repeat4(q[i] + column + 4 * word));
         }
     }
 };
