@@ -20,16 +20,53 @@ HY3_INLINE void by_blocks(int n_rows, int n_vectors, Body body) {
     });
 }
 
+// What is read soon, asked for while something of the same size is multiplied: the memory then works while
+// the core does. It is asked for evenly and in the order of addresses, by the blocks of the first queries in
+// turn; the others find in the caches what those have read.
+class Upcoming {
+  public:
+    Upcoming() = default;
+
+    // The part of a block of `rows` queries from `row` on, of n, that goes through `lines` lines from `first`
+    // on.
+    template <int rows, int64_t line_bytes>
+    HY3_INLINE Upcoming part(const std::byte* from, int64_t first, int row, int n, int lines) {
+        constexpr int most = 8;  // queries
+        if (from == nullptr || row >= most) return {};
+        const int turns = ((n < most ? n : most) + rows - 1) / rows, turn = row / rows;
+        Upcoming out;
+        out.from_ = from + first + (lines + turns - 1) / turns * turn * line_bytes;
+        out.next_ = turn;
+        out.every_ = turns;
+        return out;
+    }
+
+    // To be called for each line.
+    template <int64_t line_bytes>
+    [[gnu::always_inline]] void at(int line) {
+        if (line != next_) return;
+        for (int64_t i = 0; i < line_bytes; i += 64) __builtin_prefetch(from_ + i, 0, 2);
+        from_ += line_bytes;
+        next_ += every_;
+    }
+
+  private:
+    const std::byte* from_ = nullptr;
+    int next_ = -1;
+    int every_ = 1;
+};
+
 // --- float32 and float16
 
 // c[r][v] += sum over k < depth of a[r][k] * b[k][v], in the order of k.
 template <typename Load, int rows, int vectors>
 static void float_block(int depth, const float* a, int64_t a_stride, const typename Load::Value* b,
-                        int64_t b_stride, float* c, int64_t c_stride) {
+                        int64_t b_stride, float* c, int64_t c_stride, Upcoming upcoming) {
     F sum[rows][vectors];
     for (int r = 0; r < rows; r++)
         for (int v = 0; v < vectors; v++) sum[r][v] = load(c + r * c_stride + 16 * v);
     for (int k = 0; k < depth; k++) {
+        upcoming.at<16 * vectors * sizeof(*b)>(k);
         F column[vectors];
         for (int v = 0; v < vectors; v++) column[v] = Load::vector(b + k * b_stride + 16 * v);
         for (int r = 0; r < rows; r++) {
@@ -43,12 +80,16 @@ static void float_block(int depth, const float* a, int64_t a_stride, const typen
 
 template <typename Load>
 static void float_sums(int n_rows, int n_vectors, int depth, const float* a, int64_t a_stride,
-                       const typename Load::Value* b, int64_t b_stride, float* c, int64_t c_stride) {
+                       const typename Load::Value* b, int64_t b_stride, float* c, int64_t c_stride,
+                       const std::byte* next) {
     by_blocks<kFloatRows, kFloatWeights>(
         n_rows, n_vectors, [&](auto height, auto width, int row, int vector) {
+            constexpr int64_t line = 16 * sizeof(*b);
+            const auto upcoming = Upcoming::part<kFloatRows, width.value * line>(next, vector * depth * line,
+                                                                                 row, n_rows, depth);
             float_block<Load, height.value, width.value>(depth, a + row * a_stride, a_stride, b + 16 * vector,
-                                                         b_stride, c + row * c_stride + 16 * vector,
-                                                         c_stride);
+                                                         b_stride, c + row * c_stride + 16 * vector, c_stride,
+                                                         upcoming);
         });
 }
 
@@ -125,12 +166,19 @@ static void code_query(int head_dim, float offset, const float* x, int i, const 
     }
 }
 
-// Scores of queries [row, row + rows) against 16 * vectors positions of a page, from p on.
+// Scores of queries [row, row + rows), of n, against 16 * vectors positions of a page, from p on. Asks for
+// the next page's keys, and for the values of this one: those are read piece by piece, the first of all pages
+// and so on.
 template <typename Codes, int rows, int vectors>
 static void score_block(const KvLayout& layout, const std::byte* keys, int p, const CodedQueries& queries,
-                        int row, float* scores) {
+                        int row, int n, float* scores, const std::byte* next_keys, const std::byte* values) {
     constexpr int line_columns = 4 * Codes::parts;
-    const int64_t block = static_cast<int64_t>(layout.head_dim) / line_columns * 64;  // bytes of 16 positions
+    const int n_lines = layout.head_dim / line_columns;
+    const int64_t block = n_lines * int64_t{64};  // bytes of 16 positions
+    const auto upcoming = [&](const std::byte* from) {
+        return Upcoming::part<kCodeRows, 64 * vectors>(from, p / 16 * block, row, n, n_lines);
+    };
+    Upcoming keys_ahead = upcoming(next_keys), values_ahead = upcoming(values);
     const std::byte* lines = keys + p / 16 * block;
     const std::byte* scales = keys + layout.elements_bytes();
     const int8_t* codes = queries.codes + row * queries.stride;
@@ -145,6 +193,8 @@ static void score_block(const KvLayout& layout, const std::byte* keys, int p, co
         }
         const int end = layout.head_dim < (g + 1) * kGroup ? layout.head_dim : (g + 1) * kGroup;
         for (int d = g * kGroup; d < end; d += line_columns) {
+            keys_ahead.at<64 * vectors>(d / line_columns);
+            values_ahead.at<64 * vectors>(d / line_columns);
             I operands[vectors][Codes::parts];
             for (int v = 0; v < vectors; v++)
                 Codes::split(lines + v * block + d / line_columns * 64, operands[v]);
