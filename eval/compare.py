@@ -16,6 +16,7 @@ import argparse
 import importlib.util
 import os
 import sys
+import tempfile
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
@@ -39,7 +40,7 @@ def say(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
-def touch(path: Path) -> None:
+def read_anew(path: Path) -> None:
     """Brings the file's pages into memory, read anew: those that writing it left there may be smaller ones,
     with which both engines are slower.
     """
@@ -101,6 +102,21 @@ class Peers:
         repack, flash = variant
         self.remotes[repack].use(flash)
         return self.remotes[repack]
+
+    def fill(self, tokens: list[int]) -> None:
+        """Leaves exactly these in all contexts. One process computes them, which takes minutes; the other
+        gets its state, which does not depend on how weights are packed.
+        """
+        first, *others = self.remotes
+        for flash in self.flashes:
+            self.get((first, flash)).fill(tokens)
+            if not others or not tokens:
+                continue
+            with tempfile.TemporaryDirectory() as directory:
+                path = str(Path(directory) / "state")
+                self.get((first, flash)).save(path)
+                for other in others:
+                    self.get((other, flash)).restore(path, len(tokens))
 
     def keep(self, repack: bool) -> None:
         """Ends the process with the other kind of weights."""
@@ -176,8 +192,7 @@ class Comparison:
         was faster there goes on.
         """
         for depth in sorted(depths):
-            for variant in self.peers.variants():
-                self.peers.get(variant).fill(self.text[:depth])
+            self.peers.fill(self.text[:depth])
             self.hy3.fill(self.text[:depth])
             pairs = self.compare("decode", self.text[:n], depth, self.peers.variants())
             yield pairs
@@ -188,7 +203,7 @@ class Comparison:
 def comparison(path: Path, ctx: int, threads: int, kv: str, pairs: int, python: str) -> Iterator[Comparison]:
     if path.stat().st_size > MOST_BYTES:
         raise SystemExit(f"{path} is larger than 10 GiB. Cut it in depth, so that copies of it fit as well.")
-    touch(path)
+    read_anew(path)
     with ExitStack() as stack:
         hy3 = stack.enter_context(Remote("Hy3", str(path), threads, ctx, kv=kv))
         peers = Peers(path, threads, ctx, kv, python, stack)

@@ -7,6 +7,7 @@ llama.cpp is driven through the C functions of `llama-cpp-python` 0.3.36.
 """
 
 import contextlib
+import ctypes
 import os
 import socket
 import subprocess
@@ -223,6 +224,21 @@ class Llama:
     def fill(self, tokens: list[int]) -> None:
         self.append(tokens[self.held[self.flash] :])
         self.drop(len(tokens))
+
+    def save(self, path: str) -> None:
+        """What the context holds, for restore() of another process with the same file and flash attention."""
+        if not self.lib.llama_state_seq_save_file(self.context, path.encode(), 0, (ctypes.c_int32 * 1)(), 0):
+            raise RuntimeError(f"llama.cpp does not save its context to {path}")
+
+    def restore(self, path: str, n: int) -> None:
+        """What save() wrote, of n tokens."""
+        self.drop(0)
+        room, count = (ctypes.c_int32 * 1)(), ctypes.c_size_t()
+        if not self.lib.llama_state_seq_load_file(
+            self.context, path.encode(), 0, room, len(room), ctypes.byref(count)
+        ):
+            raise RuntimeError(f"llama.cpp does not load its context from {path}")
+        self.held[self.flash] = n
 
     def prefill(self, tokens: list[int]) -> float:
         self.drop(0)

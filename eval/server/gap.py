@@ -22,7 +22,7 @@ import httpx
 import numpy as np
 
 import hy3core
-from eval.compare import touch
+from eval.compare import read_anew
 from eval.server.client import Request, ask, events, new_client
 from eval.server.process import Server
 from eval.speeds import write_json
@@ -197,7 +197,7 @@ def measure_way(way: str, engine: Direct | Served, prompts: list[list[int]], max
 
 
 def measure(path: Path, prompt: int, threads: int, rounds: int, max_gap_s: float) -> list[Result]:
-    touch(path)
+    read_anew(path)
     tokenizer = hy3core.Tokenizer(path)
     letter = tokenizer.token_id("a")
     if letter is None:

@@ -23,7 +23,7 @@ from pathlib import Path
 import numpy as np
 
 import hy3core
-from eval.compare import PILOTS, Peers, describe, touch
+from eval.compare import PILOTS, Peers, describe, read_anew
 from eval.peer import PEER_PYTHON, Remote
 from eval.server.client import Request, ask, new_client
 from eval.server.process import Server
@@ -167,7 +167,7 @@ def measure(path: Path, streams: int, tokens: int, threads: int, rounds: int, py
     """`python` None: without llama.cpp."""
     ctx = tokens + 1
     eos_ids = hy3core.Tokenizer(path).eos_ids
-    touch(path)
+    read_anew(path)
     with ExitStack() as stack:
         hy3 = stack.enter_context(Remote("Hy3", str(path), threads, ctx))
         starts: list[int] = np.random.default_rng(0).integers(0, hy3.vocab_size(), streams).tolist()
