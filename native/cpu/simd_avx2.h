@@ -14,6 +14,7 @@ struct I {
 
 constexpr int kFloatWeights = 2;
 constexpr int kFloatRows = 2;
+constexpr int kCodeRows = 2;
 struct HalfVector;
 using FloatPart = HalfVector;
 

@@ -10,6 +10,7 @@ using I = __m512i;
 constexpr int kRowBlock = 8;      // activation rows a quantized product keeps in registers
 constexpr int kFloatWeights = 4;  // weight rows and
 constexpr int kFloatRows = 4;     // activation rows a float product keeps in registers
+constexpr int kCodeRows = 4;
 struct WholeVector;
 using FloatPart = WholeVector;
 constexpr int kWideOffset = 128;

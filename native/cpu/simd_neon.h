@@ -13,6 +13,7 @@ struct I {
 
 constexpr int kFloatWeights = 2;
 constexpr int kFloatRows = 2;
+constexpr int kCodeRows = 1;
 struct WholeVector;
 using FloatPart = WholeVector;
 constexpr int kWideOffset = 0;

@@ -19,6 +19,7 @@ struct I {
 constexpr int kRowBlock = 1;      // activation rows a quantized product keeps in registers
 constexpr int kFloatWeights = 1;  // weight rows and
 constexpr int kFloatRows = 1;     // activation rows a float product keeps in registers
+constexpr int kCodeRows = 1;      // queries whose products with a quantized cache are in registers
 // What a float product works on at a time (generic/float_product.h).
 struct WholeVector;
 using FloatPart = WholeVector;

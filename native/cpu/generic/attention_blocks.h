@@ -95,9 +95,6 @@ static void float_sums(int n_rows, int n_vectors, int depth, const float* a, int
 
 // --- quantized: integer products, exact in any order, then floats group by group
 
-// Registers hold two vectors of integer or float sums for each of these queries, twice.
-constexpr int kCodeRows = kFloatRows * kFloatWeights / 4 > 0 ? kFloatRows * kFloatWeights / 4 : 1;
-
 struct CodesQ8 {
     // Key codes go up to 255. Where dot4() takes signed ones, split() takes 128 off, and sums start from what
     // that makes of them.
