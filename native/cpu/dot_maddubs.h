@@ -1,6 +1,7 @@
 // dot4() on AVX2.
 
 constexpr int kRowBlock = 4;
+constexpr int kDottedRowsQ8_0 = 4;
 constexpr int kWideOffset = 0;
 struct Dot4Tile;
 template <typename Interleaving>

@@ -2,6 +2,7 @@
 // the file is compiled without it.
 
 constexpr int kRowBlock = 4;
+constexpr int kDottedRowsQ8_0 = 2;
 constexpr int kWideOffset = 128;
 struct Dot4Tile;
 using Tile = Dot4Tile;

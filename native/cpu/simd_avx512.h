@@ -11,6 +11,7 @@ constexpr int kRowBlock = 8;      // activation rows a quantized product keeps i
 constexpr int kFloatWeights = 4;  // weight rows and
 constexpr int kFloatRows = 4;     // activation rows a float product keeps in registers
 constexpr int kCodeRows = 4;
+constexpr int kDottedRowsQ8_0 = 2;
 struct WholeVector;
 using FloatPart = WholeVector;
 constexpr int kWideOffset = 128;

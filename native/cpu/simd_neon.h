@@ -14,6 +14,7 @@ struct I {
 constexpr int kFloatWeights = 2;
 constexpr int kFloatRows = 2;
 constexpr int kCodeRows = 1;
+constexpr int kDottedRowsQ8_0 = 2;
 struct WholeVector;
 using FloatPart = WholeVector;
 constexpr int kWideOffset = 0;

@@ -16,10 +16,11 @@ struct I {
 #define HY3_INLINE [[gnu::always_inline]] static inline
 #endif
 
-constexpr int kRowBlock = 1;      // activation rows a quantized product keeps in registers
-constexpr int kFloatWeights = 1;  // weight rows and
-constexpr int kFloatRows = 1;     // activation rows a float product keeps in registers
-constexpr int kCodeRows = 1;      // queries whose products with a quantized cache are in registers
+constexpr int kRowBlock = 1;        // activation rows a quantized product keeps in registers
+constexpr int kFloatWeights = 1;    // weight rows and
+constexpr int kFloatRows = 1;       // activation rows a float product keeps in registers
+constexpr int kCodeRows = 1;        // queries whose products with a quantized cache are in registers
+constexpr int kDottedRowsQ8_0 = 2;  // activation rows of a Q8_0 product that are dotted (generic/few_rows.h)
 // What a float product works on at a time (generic/float_product.h).
 struct WholeVector;
 using FloatPart = WholeVector;

@@ -31,9 +31,9 @@ struct SpanView {
         return static_cast<int>(left < kSpan ? left : kSpan);
     }
     int most() const { return count(tile.rows - 1); }
-    // What is read after the keys, or values, of a page; null: nothing in this span.
-    const std::byte* after_keys(int page) const { return page + 1 < pages ? keys[page + 1] : values[0]; }
-    const std::byte* after_values(int page) const { return page + 1 < pages ? values[page + 1] : nullptr; }
+    // The keys, or values, of the page after one; null: none in this span.
+    const std::byte* next_keys(int page) const { return page + 1 < pages ? keys[page + 1] : nullptr; }
+    const std::byte* next_values(int page) const { return page + 1 < pages ? values[page + 1] : nullptr; }
     // Vectors of 16 positions in a page that some row attends to.
     int vectors(int page) const {
         const int left = most() - page * kPageSize;
@@ -116,10 +116,12 @@ struct FloatAttention {
         for (int i = 0; i < n; i++)
             for (int p = 0; p < view.pages * kPageSize; p += 16)
                 store(work.scores + static_cast<int64_t>(i) * kSpan + p, set1(0.0f));
-        for (int page = 0; page < view.pages; page++)
+        for (int page = 0; page < view.pages; page++) {
+            const std::byte* next = view.next_keys(page);
             float_sums<Load>(n, view.vectors(page), head_dim, work.queries, head_dim,
                              reinterpret_cast<const Value*>(view.keys[page]), kPageSize,
-                             work.scores + page * kPageSize, kSpan, view.after_keys(page));
+                             work.scores + page * kPageSize, kSpan, next != nullptr ? next : view.values[0]);
+        }
     }
 
     static void mix(const SpanView& view, const SpanWork& work) {
@@ -130,7 +132,7 @@ struct FloatAttention {
         for (int page = 0; page < view.full; page++)
             float_sums<Load>(t.queries(), vectors, kPageSize, work.scores + page * kPageSize, kSpan,
                              reinterpret_cast<const Value*>(view.values[page]), head_dim, work.result.out,
-                             head_dim, view.after_values(page));
+                             head_dim, view.next_values(page));
         if (view.full == view.pages) return;
         // Never read beyond a row's own position: what is there may be no number.
         for (int row = 0; row < t.rows; row++)
@@ -168,10 +170,9 @@ struct CodedAttention {
                        queries);
         for (int page = 0; page < view.pages; page++)
             by_blocks<kCodeRows, 2>(n, view.vectors(page), [&](auto height, auto width, int row, int v) {
-                score_block<Codes, height.value, width.value>(
-                    view.layout, view.keys[page], 16 * v, queries, row, n,
-                    work.scores + page * kPageSize + 16 * v,
-                    page + 1 < view.pages ? view.keys[page + 1] : nullptr, view.values[page]);
+                score_block<Codes, height.value, width.value>(view.layout, view.keys[page], 16 * v, queries,
+                                                              row, n, work.scores + page * kPageSize + 16 * v,
+                                                              {view.next_keys(page), view.values[page]});
             });
     }
 

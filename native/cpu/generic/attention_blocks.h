@@ -163,19 +163,24 @@ static void code_query(int head_dim, float offset, const float* x, int i, const 
     }
 }
 
-// Scores of queries [row, row + rows), of n, against 16 * vectors positions of a page, from p on. Asks for
-// the next page's keys, and for the values of this one: those are read piece by piece, the first of all pages
-// and so on.
+// What is asked for while a page of keys is multiplied: the next page's keys, or null, and the values of this
+// page, which will be read piece by piece, the first of all pages and so on.
+struct AfterKeys {
+    const std::byte* keys;
+    const std::byte* values;
+};
+
+// Scores of queries [row, row + rows), of n, against 16 * vectors positions of a page, from p on.
 template <typename Codes, int rows, int vectors>
 static void score_block(const KvLayout& layout, const std::byte* keys, int p, const CodedQueries& queries,
-                        int row, int n, float* scores, const std::byte* next_keys, const std::byte* values) {
+                        int row, int n, float* scores, const AfterKeys& after) {
     constexpr int line_columns = 4 * Codes::parts;
     const int n_lines = layout.head_dim / line_columns;
     const int64_t block = n_lines * int64_t{64};  // bytes of 16 positions
     const auto upcoming = [&](const std::byte* from) {
         return Upcoming::part<kCodeRows, 64 * vectors>(from, p / 16 * block, row, n, n_lines);
     };
-    Upcoming keys_ahead = upcoming(next_keys), values_ahead = upcoming(values);
+    Upcoming keys_ahead = upcoming(after.keys), values_ahead = upcoming(after.values);
     const std::byte* lines = keys + p / 16 * block;
     const std::byte* scales = keys + layout.elements_bytes();
     const int8_t* codes = queries.codes + row * queries.stride;

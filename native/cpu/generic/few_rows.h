@@ -1,6 +1,13 @@
-// One or two rows of activations times 16 quantized weight rows. The codes are multiplied as they are
-// unpacked: no panel of them is written and read again, except for formats that are unpacked 256 columns at a
-// time. With more rows transposing the codes pays.
+// A few rows of activations times 16 quantized weight rows. The codes are multiplied as they are unpacked: no
+// panel of them is written and read again, except for formats that are unpacked 256 columns at a time. With
+// more rows transposing the codes pays.
+
+// So many rows are few. The codes of Q8_0 need next to no unpacking, which transposing does once for all
+// rows.
+template <typename Format>
+constexpr int dotted_rows = 2;
+template <>
+constexpr int dotted_rows<UnpackQ8_0> = kDottedRowsQ8_0;
 
 // Adds the groups of 64 columns, or of the 32 that are left, to the sums of an activation row.
 template <typename Format>
@@ -40,9 +47,11 @@ HY3_INLINE void for_codes(const uint8_t* const* rows, int64_t column, int column
     }
 }
 
+// Not inlined: of one large function for all formats gcc makes worse code, two rows a sixth slower.
 template <typename Format, int n>
-static void few_rows(const Matrix& w, const uint8_t* const* weights, const ProductRows& rows, float* tile,
-                     Panel& panel, const uint8_t* next) {
+[[gnu::noinline]] static void few_rows(const Matrix& w, const uint8_t* const* weights,
+                                       const ProductRows& rows, float* tile, Panel& panel,
+                                       const uint8_t* next) {
     F acc[n];
     for (int i = 0; i < n; i++) acc[i] = set1(0.0f);
     Ahead ahead(next, weights[0]);

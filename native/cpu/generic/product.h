@@ -3,9 +3,9 @@
 // Quantized weights: for each output, over the groups of columns in order,
 //   acc = fma(dot, scale_w * scale_x, acc)    dot: the exact integer sum of the group
 //   acc = fma(bias_w, scale_x * sum_x, acc)   where the format has minima
-// Both paths do exactly this, so which of them runs changes no bit: for one or two activation rows the
-// 16 weight rows are dotted one by one and the sums transposed (few_rows.h); for more, the weights are
-// transposed once and every activation row uses them, a lane per weight row.
+// Both paths do exactly this, so which of them runs changes no bit: for few activation rows the 16 weight
+// rows are dotted one by one and the sums transposed (few_rows.h); for more, the weights are transposed once
+// and every activation row uses them, a lane per weight row.
 //
 // Float weights: float_product.h.
 
@@ -95,14 +95,25 @@ struct QuantizedProduct {
     }
 };
 
+// For n to dotted_rows activation rows; false if there are more.
+template <typename Format, int n = 1>
+HY3_INLINE bool dotted(const Matrix& w, const uint8_t* const* weights, const ProductRows& rows, float* tile,
+                       Panel& panel, const uint8_t* next) {
+    if (rows.n == n) {
+        few_rows<Format, n>(w, weights, rows, tile, panel, next);
+        return true;
+    }
+    if constexpr (n < dotted_rows<Format>) return dotted<Format, n + 1>(w, weights, rows, tile, panel, next);
+    return false;
+}
+
 template <typename Format>
 HY3_INLINE void quantized(const Matrix& w, int64_t first, int count, const ProductRows& rows, float* tile,
                           void* scratch, const uint8_t* next) {
     const uint8_t* weights[kPanel];
     for (int r = 0; r < kPanel; r++) weights[r] = w.row(first + (r < count ? r : count - 1));
     Panel& panel = *static_cast<Panel*>(scratch);
-    if (rows.n == 1) return few_rows<Format, 1>(w, weights, rows, tile, panel, next);
-    if (rows.n == 2) return few_rows<Format, 2>(w, weights, rows, tile, panel, next);
+    if (dotted<Format>(w, weights, rows, tile, panel, next)) return;
     QuantizedProduct<Format::group, Format::code_bits, Format::has_bias>::run(
         unpack_panel<Format>, Format::offset, w, weights, rows, tile, panel, next);
 }
