@@ -47,7 +47,7 @@ HY3_INLINE void for_codes(const uint8_t* const* rows, int64_t column, int column
     }
 }
 
-// Not inlined: of one large function for all formats gcc makes worse code, two rows a sixth slower.
+// Not inlined: of one large function for all formats gcc makes worse code, with two rows a sixth slower.
 template <typename Format, int n>
 [[gnu::noinline]] static void few_rows(const Matrix& w, const uint8_t* const* weights,
                                        const ProductRows& rows, float* tile, Panel& panel,
