@@ -78,11 +78,13 @@ def test_inspect_and_tokenize(tiny: Path) -> None:
     assert "".join(tokens["pieces"]) == "hello"
 
 
-def test_a_reader_that_leaves_ends_the_program_quietly(endless: Path) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_reader_that_leaves_ends_the_program_quietly(unbuffered: str, endless: Path) -> None:
     with subprocess.Popen(
         [*HY3, "run", "-m", str(endless), "-p", "x", *LONG],
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
+        env=dict(os.environ, PYTHONUNBUFFERED=unbuffered),
     ) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -92,15 +94,30 @@ def test_a_reader_that_leaves_ends_the_program_quietly(endless: Path) -> None:
         assert re.fullmatch(rb"hy3: seed \d+\n", process.stderr.read())
 
 
-def test_no_space_left_for_the_answer(tiny: Path) -> None:
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_no_space_left_for_the_answer(unbuffered: str, tiny: Path) -> None:
     with open("/dev/full", "w") as full:
         result = hy3(
-            "run", "-m", tiny, "-p", "x", "-n", 4, capture_output=False, stdout=full, stderr=subprocess.PIPE
+            *("run", "-m", tiny, "-p", "x", "-n", 4),
+            env=dict(os.environ, PYTHONUNBUFFERED=unbuffered),
+            capture_output=False,
+            stdout=full,
+            stderr=subprocess.PIPE,
         )
     assert result.returncode == 1
     assert (
         result.stderr == "hy3: error: No space left on device. Free some space, or write to another disk.\n"
     )
+
+
+@pytest.mark.parametrize("command", [["--version"], ["run", "-p", "x", "-n", "4", "-m"]])
+def test_closed_streams(command: list[str], tiny: Path) -> None:
+    words = [*HY3, *command, *([str(tiny)] if command[-1] == "-m" else [])]
+    result = subprocess.run(["sh", "-c", '"$@" >&-', "sh", *words], capture_output=True, timeout=60)
+    assert (result.returncode, b"Traceback" in result.stderr) == (0, False)
+    result = subprocess.run(["sh", "-c", '"$@" 2>&-', "sh", *words], capture_output=True, timeout=60)
+    assert result.returncode == 0
+    assert result.stdout
 
 
 def test_no_permission(tiny: Path, tmp_path: Path) -> None:

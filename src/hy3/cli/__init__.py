@@ -63,13 +63,30 @@ class Program(click.Group):
 
         if not standalone_mode:
             return run()
+        replace_closed_streams()
         try:
             run()
             sys.stdout.flush()
             status = 0
         except BaseException as error:  # what `report` does not know it raises again
             status = report(error)
+            drop_unwritten()
         sys.exit(status)
+
+
+def replace_closed_streams() -> None:
+    """Python has no stdout or stderr where the caller closed them (`>&-`): then what is written is lost."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 - open until exit
+
+
+def drop_unwritten() -> None:
+    """Forgets what stdout holds back and does not take: Python would complain of it once more at exit."""
+    try:
+        sys.stdout.flush()
+    except OSError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def report(error: BaseException) -> int:
@@ -77,9 +94,7 @@ def report(error: BaseException) -> int:
     if isinstance(error, (KeyboardInterrupt, click.Abort)):
         say("interrupted")
         return INTERRUPTED
-    if isinstance(error, BrokenPipeError):
-        # The reader (`| head`) has seen enough. Python would complain once more when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    if isinstance(error, BrokenPipeError):  # the reader (`| head`) has seen enough
         return FAILED
     if isinstance(error, click.UsageError):
         command = error.ctx.command_path if error.ctx else "hy3"
