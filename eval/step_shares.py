@@ -30,7 +30,7 @@ import hy3core
 # matrices of a quantized file.
 PARTS = {
     "router": r"choose_experts|FloatProduct<.*LoadF32",
-    "products": r"unpack|[Pp]roduct|Panel",
+    "products": r"unpack|[Pp]roduct|Panel|few_rows",
     "attention": r"[Aa]ttention|attend_span|add_span|float_block|float_sums|score_block|mix_block|code_query|"
     r"code_weights|weigh|store_row|write_cache",
     "quantization of activations": r"::quantize",
