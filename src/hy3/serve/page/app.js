@@ -107,9 +107,9 @@ async function removeConversation(conversation) {
   await kept(store.remove(conversation.id));
   if (conversation === current) location.hash = "";
   showFrame();
-  const undo = () => {
+  const undo = async () => {
     conversations.push(conversation);
-    save(conversation);
+    await save(conversation);
     showFrame();
   };
   notify(`“${conversation.title}” was deleted.`, { label: "Undo", run: undo });

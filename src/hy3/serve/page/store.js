@@ -37,6 +37,7 @@ export class Store {
     try {
       const store = this.#store("readwrite");
       change(store);
+      store.transaction.commit(); // else it waits for an event that a page being closed no longer handles
       await finished(store.transaction);
     } catch (error) {
       if (error?.name !== "QuotaExceededError") throw error;
