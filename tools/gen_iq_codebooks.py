@@ -53,13 +53,6 @@ def table(ctype: str, name: str, values: np.ndarray) -> str:
     return f"alignas(64) const {ctype} {name}{size} = {{\n" + "\n".join(lines(items)) + "\n};\n\n"
 
 
-def packed(grid: np.ndarray) -> np.ndarray:
-    """Eight values of at most four as 16 bits an entry, the first value's index lowest."""
-    indices = np.searchsorted(np.unique(grid), grid)
-    assert indices.max() < 4
-    return (indices << (2 * np.arange(8))).sum(1)
-
-
 def generate() -> str:
     parts = [HEADER, "// clang-format off\n\n"]
     for name, cls in (
@@ -72,7 +65,6 @@ def generate() -> str:
         parts.append(table("uint8_t", name, grid_of(cls)))
     parts.append(table("int8_t", "iq1s_grid", grid_of(quants.IQ1_S)))
     parts.append(table("uint8_t", "iq1s_eighths", 17 + 8 * grid_of(quants.IQ1_S)))
-    parts.append(table("uint16_t", "iq2xxs_packed", packed(grid_of(quants.IQ2_XXS))))
     parts.append(
         table("uint8_t", "ksigns", np.frombuffer(quants.IQ2_XXS.ksigns, dtype=np.uint8).astype(np.int64))
     )

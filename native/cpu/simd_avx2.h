@@ -18,6 +18,8 @@ constexpr int kCodeRows = 2;
 struct HalfVector;
 using FloatPart = HalfVector;
 
+#include "cpu/simd_x86.h"
+
 HY3_INLINE F load(const float* p) {
     return {_mm256_loadu_ps(p), _mm256_loadu_ps(p + 8)};
 }
@@ -103,6 +105,10 @@ HY3_INLINE I repeat4(const int8_t* p) {
     int32_t word;
     __builtin_memcpy(&word, p, 4);
     return {_mm256_set1_epi32(word), _mm256_set1_epi32(word)};
+}
+HY3_INLINE I repeat16(const int8_t* p) {
+    const __m256i x = _mm256_broadcastsi128_si256(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
+    return {x, x};
 }
 HY3_INLINE I low_nibbles(I x) {
     const __m256i mask = _mm256_set1_epi8(15);
@@ -285,49 +291,38 @@ HY3_INLINE I lookup_16(const void* table, I index) {
     const __m256i values = _mm256_broadcastsi128_si256(_mm_loadu_si128(static_cast<const __m128i*>(table)));
     return {_mm256_shuffle_epi8(values, index.lo), _mm256_shuffle_epi8(values, index.hi)};
 }
-// Loads are the limit of what follows, with two a cycle, and there are few ways between vector and general
-// registers. So four indices come by one load, and each entry goes to a vector without a detour. Both are
-// hidden from gcc, which would take the indices out of the vector that they were stored from.
-template <typename Index>
-HY3_INLINE uint64_t four_indices(const Index* p) {
-    uint64_t word = 0;
-    __builtin_memcpy(&word, p, 4 * sizeof(Index));
-    __asm__("" : "+r"(word));
-    return word;
-}
+// Hidden from gcc, which would load entries to general registers first.
 template <int bits, typename Index, typename Grid>
-HY3_INLINE __m128i grid_entry(const Grid* grid, uint64_t indices, int i) {
-    constexpr int size = static_cast<int>(8 * sizeof(Index)), used = bits < size ? bits : size;
-    const void* p = grid[indices >> (size * i) & ((1u << used) - 1u)];
+HY3_INLINE __m128i load_entry(const Grid* grid, uint64_t indices, int i) {
+    const void* p = grid_entry<bits, Index>(grid, indices, i);
     __m128i x = sizeof(Grid) == 8 ? _mm_loadl_epi64(static_cast<const __m128i*>(p))
                                   : _mm_castps_si128(_mm_load_ss(static_cast<const float*>(p)));
     __asm__("" : "+x"(x));
     return x;
 }
 template <int bits = 16, typename Grid, typename Index>
-HY3_INLINE I grid_of_8(const Grid* grid, const Index* index) {
+HY3_INLINE I grid_of_8(const Grid* grid, const Index* low, const Index* high) {
     const auto four = [&](const Index* p) {
         const uint64_t at = four_indices(p);
-        const auto entry = [&](int i) { return grid_entry<bits, Index>(grid, at, i); };
+        const auto entry = [&](int i) { return load_entry<bits, Index>(grid, at, i); };
         return _mm256_set_m128i(_mm_unpacklo_epi64(entry(2), entry(3)),
                                 _mm_unpacklo_epi64(entry(0), entry(1)));
     };
-    return {four(index), four(index + 4)};
+    return {four(low), four(high)};
 }
 template <typename Grid, typename Index>
 HY3_INLINE I grid_of_4(const Grid* grid, const Index* index) {
     const auto four = [&](const Index* p) {
         const uint64_t at = four_indices(p);
-        const auto entry = [&](int i) { return grid_entry<16, Index>(grid, at, i); };
+        const auto entry = [&](int i) { return load_entry<16, Index>(grid, at, i); };
         return _mm_unpacklo_epi64(_mm_unpacklo_epi32(entry(0), entry(1)),
                                   _mm_unpacklo_epi32(entry(2), entry(3)));
     };
     return {_mm256_set_m128i(four(index + 4), four(index)),
             _mm256_set_m128i(four(index + 12), four(index + 8))};
 }
-template <int first>
-HY3_INLINE void store_every_second(void* to, I x) {
-    const __m256i order = _mm256_set_epi32(0, 0, 0, 0, 6 + first, 4 + first, 2 + first, first);
+HY3_INLINE void store_odd_words(void* to, I x) {
+    const __m256i order = _mm256_set_epi32(0, 0, 0, 0, 7, 5, 3, 1);
     const auto half = [&](__m256i y) {
         return _mm256_castsi256_si128(_mm256_permutevar8x32_epi32(y, order));
     };
@@ -359,7 +354,6 @@ HY3_INLINE F byte_to_float(I words) {
 }
 
 #include "cpu/simd_parts.h"
-#include "cpu/simd_x86.h"
 
 HY3_INLINE F load_f16_each(const uint8_t* const* rows, int64_t at) {
     return {_mm256_cvtph_ps(halves_of_8(rows, at)), _mm256_cvtph_ps(halves_of_8(rows + 8, at))};

@@ -12,11 +12,15 @@ constexpr int kFloatWeights = 4;  // weight rows and
 constexpr int kFloatRows = 4;     // activation rows a float product keeps in registers
 constexpr int kCodeRows = 4;
 constexpr int kDottedRowsQ8_0 = 2;
+constexpr int kDottedRowsOfQuads = 4;
+constexpr bool kQuads = true;
 struct WholeVector;
 using FloatPart = WholeVector;
 constexpr int kWideOffset = 128;
 struct Dot4Tile;
 using Tile = Dot4Tile;
+
+#include "cpu/simd_x86.h"
 
 HY3_INLINE F load(const float* p) {
     return _mm512_loadu_ps(p);
@@ -80,6 +84,9 @@ HY3_INLINE I repeat4(const int8_t* p) {
     int32_t word;
     __builtin_memcpy(&word, p, 4);
     return _mm512_set1_epi32(word);
+}
+HY3_INLINE I repeat16(const int8_t* p) {
+    return _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(p)));
 }
 HY3_INLINE I low_nibbles(I x) {
     return _mm512_and_si512(x, _mm512_set1_epi8(15));
@@ -221,58 +228,36 @@ HY3_INLINE I lookup_16(const void* table, I index) {
     return _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(static_cast<const __m128i*>(table))),
                                index);
 }
+HY3_INLINE I join_quarters(__m128i a, __m128i b, __m128i c, __m128i d) {
+    return _mm512_inserti64x4(_mm512_castsi256_si512(_mm256_set_m128i(b, a)), _mm256_set_m128i(d, c), 1);
+}
+// Entries go beside each other by broadcasts under a mask, which take no shuffle, in short chains.
 template <int bits = 16, typename Grid, typename Index>
-HY3_INLINE I grid_of_8(const Grid* grid, const Index* index) {
-    I x = _mm512_setzero_si512();
-#pragma GCC unroll 8
-    for (int i = 0; i < 8; i++) {
-        int64_t entry;
-        __builtin_memcpy(&entry, grid[index[i] & ((1u << bits) - 1u)], 8);
-        x = _mm512_mask_set1_epi64(x, static_cast<__mmask8>(1u << i), entry);
-    }
-    return x;
-}
-template <int first>
-HY3_INLINE void store_every_second(void* to, I x) {
-    if constexpr (first == 1) x = _mm512_srli_epi64(x, 32);
-    _mm256_storeu_si256(static_cast<__m256i*>(to), _mm512_cvtepi64_epi32(x));
-}
-// The packed table fits eight registers: entries by permutations of two each, then every entry four times,
-// and two of its fields into the bytes of each.
-HY3_INLINE void grid_of_8(const uint8_t (*)[8], const uint16_t* packed, const uint8_t* values,
-                          const uint8_t* index, I out[4]) {
-    const I at = _mm512_cvtepu8_epi16(_mm256_loadu_si256(reinterpret_cast<const __m256i*>(index)));
-    const auto of_64 = [&](int first) {
-        return _mm512_permutex2var_epi16(load_bytes(packed + first), at, load_bytes(packed + first + 32));
+HY3_INLINE I grid_of_8(const Grid* grid, const Index* low, const Index* high) {
+    const auto two = [&](uint64_t at, int i) {
+        const auto entry = [&](int j) {
+            const void* p = grid_entry<bits, Index>(grid, at, j);
+            return _mm_loadl_epi64(static_cast<const __m128i*>(p));
+        };
+        return _mm_mask_broadcastq_epi64(entry(i), 2, entry(i + 1));
     };
-    const __mmask32 bit6 = _mm512_movepi16_mask(_mm512_slli_epi16(at, 9));
-    const __mmask32 bit7 = _mm512_movepi16_mask(_mm512_slli_epi16(at, 8));
-    const I entries = _mm512_mask_blend_epi16(bit7, _mm512_mask_blend_epi16(bit6, of_64(0), of_64(64)),
-                                              _mm512_mask_blend_epi16(bit6, of_64(128), of_64(192)));
-    const I table = _mm512_broadcast_i32x4(_mm_loadu_si128(reinterpret_cast<const __m128i*>(values)));
-    const I counts = _mm512_set1_epi64(0x000c000800040000);
-    constexpr int64_t every = 0x0001000100010001;
-    I lane = _mm512_set_epi64(7 * every, 6 * every, 5 * every, 4 * every, 3 * every, 2 * every, every, 0);
-    for (int i = 0; i < 4; i++) {
-        const I fields = _mm512_srlv_epi16(_mm512_permutexvar_epi16(lane, entries), counts);
-        // Bits 0-1 to the low byte, 2-3 to the high one; what is above them does not reach the shuffle.
-        const I codes = _mm512_ternarylogic_epi64(
-            _mm512_set1_epi16(0x0003), fields,
-            _mm512_and_si512(_mm512_slli_epi16(fields, 6), _mm512_set1_epi16(0x0300)),
-            0xea);  // (a & b) | c
-        out[i] = _mm512_shuffle_epi8(table, codes);
-        lane = _mm512_add_epi16(lane, _mm512_set1_epi16(8));
-    }
+    const uint64_t first = four_indices(low), second = four_indices(high);
+    return join_quarters(two(first, 0), two(first, 2), two(second, 0), two(second, 2));
 }
-template <typename Grid>
-HY3_INLINE I grid_of_4(const Grid* grid, const uint8_t* index) {
-    const __m128i some = _mm_loadu_si128(reinterpret_cast<const __m128i*>(index));
-    return _mm512_i32gather_epi32(_mm512_cvtepu8_epi32(some), grid, 4);
+// Not by a gather, which has its own loads and more on Zen 4.
+template <typename Grid, typename Index>
+HY3_INLINE I grid_of_4(const Grid* grid, const Index* index) {
+    const auto four = [&](const Index* p) {
+        const uint64_t at = four_indices(p);
+        const auto entry = [&](int i) { return _mm_loadu_si32(grid_entry<16, Index>(grid, at, i)); };
+        __m128i x = _mm_mask_broadcastd_epi32(entry(0), 2, entry(1));
+        x = _mm_mask_broadcastd_epi32(x, 4, entry(2));
+        return _mm_mask_broadcastd_epi32(x, 8, entry(3));
+    };
+    return join_quarters(four(index), four(index + 4), four(index + 8), four(index + 12));
 }
-template <typename Grid>
-HY3_INLINE I grid_of_4(const Grid* grid, const uint16_t* index) {
-    const __m256i some = _mm256_loadu_si256(reinterpret_cast<const __m256i*>(index));
-    return _mm512_i32gather_epi32(_mm512_cvtepu16_epi32(some), grid, 4);
+HY3_INLINE void store_odd_words(void* to, I x) {
+    _mm256_storeu_si256(static_cast<__m256i*>(to), _mm512_cvtepi64_epi32(_mm512_srli_epi64(x, 32)));
 }
 HY3_INLINE void store_low_bytes(uint8_t* to, I x) {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm512_cvtepi16_epi8(x));
@@ -285,8 +270,6 @@ HY3_INLINE F byte_to_float(I words) {
     if constexpr (at < 3) words = _mm512_slli_epi32(words, 24 - 8 * at);
     return to_float(_mm512_srai_epi32(words, 24));
 }
-
-#include "cpu/simd_x86.h"
 
 HY3_INLINE F load_f16_each(const uint8_t* const* rows, int64_t at) {
     return _mm512_cvtph_ps(_mm256_set_m128i(halves_of_8(rows + 8, at), halves_of_8(rows, at)));

@@ -15,6 +15,8 @@ constexpr int kFloatWeights = 2;
 constexpr int kFloatRows = 2;
 constexpr int kCodeRows = 1;
 constexpr int kDottedRowsQ8_0 = 2;
+constexpr int kDottedRowsOfQuads = 2;
+constexpr bool kQuads = false;
 struct WholeVector;
 using FloatPart = WholeVector;
 constexpr int kWideOffset = 0;
@@ -105,6 +107,9 @@ HY3_INLINE I repeat4(const int8_t* p) {
     int32_t word;
     __builtin_memcpy(&word, p, 4);
     return iset1(word);
+}
+HY3_INLINE I repeat16(const int8_t* p) {
+    return by_quarter<I>([&](int) { return vreinterpretq_s32_s8(vld1q_s8(p)); });
 }
 HY3_INLINE I iadd(I a, I b) {
     return by_quarter<I>([&](int j) { return vaddq_s32(a.q[j], b.q[j]); });

@@ -102,9 +102,10 @@ HY3_INLINE I lookup_16(const void* table, I index) {
     return by_byte_quarter([&](int j) { return vqtbl1q_u8(values, bytes_of(index.q[j])); });
 }
 template <int bits = 16, typename Grid, typename Index>
-HY3_INLINE I grid_of_8(const Grid* grid, const Index* index) {
+HY3_INLINE I grid_of_8(const Grid* grid, const Index* low, const Index* high) {
     const auto entry = [&](int i) {
-        return vld1_u8(reinterpret_cast<const uint8_t*>(grid[index[i] & ((1u << bits) - 1u)]));
+        const Index index = i < 4 ? low[i] : high[i - 4];
+        return vld1_u8(reinterpret_cast<const uint8_t*>(grid[index & ((1u << bits) - 1u)]));
     };
     return by_byte_quarter([&](int j) { return vcombine_u8(entry(2 * j), entry(2 * j + 1)); });
 }
@@ -118,13 +119,9 @@ HY3_INLINE I grid_of_4(const Grid* grid, const Index* index) {
         return vld1q_lane_s32(entry(3), x, 3);
     });
 }
-template <int first>
-HY3_INLINE void store_every_second(void* to, I x) {
+HY3_INLINE void store_odd_words(void* to, I x) {
     auto* out = static_cast<uint8_t*>(to);
-    for (int j = 0; j < 2; j++) {
-        const int32x4_t a = x.q[2 * j], b = x.q[2 * j + 1];
-        store_quarter(out + 16 * j, first == 0 ? vuzp1q_s32(a, b) : vuzp2q_s32(a, b));
-    }
+    for (int j = 0; j < 2; j++) store_quarter(out + 16 * j, vuzp2q_s32(x.q[2 * j], x.q[2 * j + 1]));
 }
 
 HY3_INLINE void store_low_bytes(uint8_t* to, I x) {

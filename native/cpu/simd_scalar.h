@@ -21,6 +21,8 @@ constexpr int kFloatWeights = 1;    // weight rows and
 constexpr int kFloatRows = 1;       // activation rows a float product keeps in registers
 constexpr int kCodeRows = 1;        // queries whose products with a quantized cache are in registers
 constexpr int kDottedRowsQ8_0 = 2;  // activation rows of a Q8_0 product that are dotted (generic/few_rows.h)
+constexpr int kDottedRowsOfQuads = 2;  // the same, where four weight rows share a vector
+constexpr bool kQuads = true;          // whether codes of four weight rows share a vector there
 // What a float product works on at a time (generic/float_product.h).
 struct WholeVector;
 using FloatPart = WholeVector;
@@ -141,6 +143,12 @@ HY3_INLINE I repeat4(const int8_t* p) {
     __builtin_memcpy(&word, p, 4);
     I x;
     for (int32_t& lane : x.v) lane = word;
+    return x;
+}
+// Sixteen bytes, four times.
+HY3_INLINE I repeat16(const int8_t* p) {
+    I x;
+    for (int i = 0; i < 4; i++) __builtin_memcpy(x.v + 4 * i, p, 16);
     return x;
 }
 // The low and the high half of each byte.

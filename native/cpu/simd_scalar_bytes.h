@@ -105,11 +105,15 @@ HY3_INLINE void store_indices(uint16_t* to, const uint8_t* low, uint32_t first, 
         to[i] = static_cast<uint16_t>(low[i] | field << 8);
     }
 }
-// Eight entries of a grid of eight bytes an entry. Of each index the lowest `bits` bits count.
+// Four entries and four more of a grid of eight bytes an entry. Of each index the lowest `bits` bits count.
 template <int bits = 16, typename Grid, typename Index>
-HY3_INLINE I grid_of_8(const Grid* grid, const Index* index) {
+HY3_INLINE I grid_of_8(const Grid* grid, const Index* low, const Index* high) {
+    const auto entry = [&](Index index) { return grid[index & ((1u << bits) - 1u)]; };
     Bytes x;
-    for (int i = 0; i < 8; i++) __builtin_memcpy(x.v + 8 * i, grid[index[i] & ((1u << bits) - 1u)], 8);
+    for (int i = 0; i < 4; i++) {
+        __builtin_memcpy(x.v + 8 * i, entry(low[i]), 8);
+        __builtin_memcpy(x.v + 32 + 8 * i, entry(high[i]), 8);
+    }
     return load_bytes(x.v);
 }
 // Sixteen entries of a grid of four bytes an entry.
@@ -119,12 +123,11 @@ HY3_INLINE I grid_of_4(const Grid* grid, const Index* index) {
     for (int i = 0; i < 16; i++) __builtin_memcpy(x.v + 4 * i, grid[index[i]], 4);
     return load_bytes(x.v);
 }
-// Every second word, from word `first` (0 or 1) on: 32 bytes.
-template <int first>
-HY3_INLINE void store_every_second(void* to, I x) {
+// Words 1, 3, ..., 15: 32 bytes.
+HY3_INLINE void store_odd_words(void* to, I x) {
     uint32_t words[16], chosen[8];
     store_bytes(words, x);
-    for (int i = 0; i < 8; i++) chosen[i] = words[2 * i + first];
+    for (int i = 0; i < 8; i++) chosen[i] = words[2 * i + 1];
     __builtin_memcpy(to, chosen, sizeof chosen);
 }
 // The low byte of every 16 bits: 32 bytes.

@@ -41,3 +41,20 @@ HY3_INLINE void store_indices(uint16_t* to, const uint8_t* low, uint32_t first, 
     const __m256i bytes_of_16 = _mm256_cvtepu8_epi16(_mm_loadu_si128(reinterpret_cast<const __m128i*>(low)));
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(to), _mm256_or_si256(bytes_of_16, fields));
 }
+
+// Of the codebooks' grids. Loads are the limit, with two a cycle, and there are few ways between vector and
+// general registers. So four indices come by one load, hidden from gcc, which would take each out of the
+// vector that they were stored from; and each entry goes to a vector without a detour.
+template <typename Index>
+HY3_INLINE uint64_t four_indices(const Index* p) {
+    uint64_t word = 0;
+    __builtin_memcpy(&word, p, 4 * sizeof(Index));
+    __asm__("" : "+r"(word));
+    return word;
+}
+// That of index i of four; of an index the lowest `bits` bits count.
+template <int bits, typename Index, typename Grid>
+HY3_INLINE const void* grid_entry(const Grid* grid, uint64_t indices, int i) {
+    constexpr int size = static_cast<int>(8 * sizeof(Index)), used = bits < size ? bits : size;
+    return grid[indices >> (size * i) & ((1u << used) - 1u)];
+}

@@ -9,7 +9,6 @@ namespace hy3 {
 
 // Magnitudes of 8 (or 4) neighbouring elements by code index.
 extern const uint8_t iq2xxs_grid[256][8];    // 8, 25, 43
-extern const uint16_t iq2xxs_packed[256];    // the same, two bits each: 0, 1, 2
 extern const uint8_t iq2xs_grid[512][8];     // 8, 25, 43
 extern const uint8_t iq2s_grid[1024][8];     // 8, 25, 43
 extern const uint8_t iq3xxs_grid[256][4];    // 4, 12, 20, 28, 36, 44, 52, 62

@@ -7,6 +7,8 @@
 //   codes       u: 64 columns as a vector, of two blocks of 32 or of a quarter of a super-block; where
 //   quarters
 //               have much of the work in common, 256 of a super-block to memory
+//   quads       if it is there: u of four rows, 16 columns a vector: 32 from column `first` on, a multiple of
+//               64, and 32 from `second` on
 //   scales      scale and bias of a block of 16 rows at once
 
 HY3_INLINE uint32_t read_u32(const uint8_t* p) {
@@ -31,6 +33,29 @@ struct BlockRows {
     // A float16 number of each.
     HY3_INLINE F halves(const BlockRows& b, int64_t offset) { return load_f16_each(b.rows, b.at + offset); }
 };
+
+// Four rows that share a vector, 16 bytes of each.
+struct FourRows {
+    const uint8_t* row[4];
+    HY3_INLINE I load(const FourRows& rows, int64_t at) {
+        return load_quarters(rows.row[0] + at, rows.row[1] + at, rows.row[2] + at, rows.row[3] + at);
+    }
+};
+
+// Where the nibbles of a column, the first of its group, are in a row.
+template <typename Block>
+HY3_INLINE int64_t nibbles_at(int64_t column) {
+    constexpr int64_t elements = 2 * sizeof(Block::qs), bytes = sizeof(Block);
+    return column / elements * bytes + static_cast<int64_t>(offsetof(Block, qs)) + column % elements / 2;
+}
+// quads() of formats whose 16 bytes of nibbles are 32 columns, with the codes of `code(nibbles)`.
+template <typename Block, typename Code>
+HY3_INLINE void nibble_quads(const FourRows& rows, int64_t first, int64_t second, I out[4], Code code) {
+    const I a = FourRows::load(rows, nibbles_at<Block>(first));
+    const I b = FourRows::load(rows, nibbles_at<Block>(second));
+    out[0] = code(low_nibbles(a)), out[1] = code(high_nibbles(a));
+    out[2] = code(low_nibbles(b)), out[3] = code(high_nibbles(b));
+}
 
 template <typename B>
 struct Small {  // 32 columns, one scale
@@ -58,11 +83,17 @@ struct UnpackQ4_0 : Small<BlockQ4_0> {
     static constexpr int code_bits = 4;
     static constexpr int offset = 8;
     HY3_INLINE I codes(const Block& a, const Block& b) { return nibbles_by_16(a.qs, b.qs); }
+    HY3_INLINE void quads(const FourRows& rows, int64_t first, int64_t second, I out[4]) {
+        nibble_quads<BlockQ4_0>(rows, first, second, out, [](I x) { return x; });
+    }
 };
 
 struct UnpackQ4_1 : SmallWithMin<BlockQ4_1> {
     static constexpr int code_bits = 4;
     HY3_INLINE I codes(const BlockQ4_1& a, const BlockQ4_1& b) { return nibbles_by_16(a.qs, b.qs); }
+    HY3_INLINE void quads(const FourRows& rows, int64_t first, int64_t second, I out[4]) {
+        nibble_quads<BlockQ4_1>(rows, first, second, out, [](I x) { return x; });
+    }
 };
 
 template <typename Block>
@@ -93,16 +124,20 @@ struct UnpackQ8_0 : Small<BlockQ8_0> {
 struct UnpackIQ4_NL : Small<BlockIQ4_NL> {
     static constexpr int offset = kWideOffset;
     static constexpr int code_bits = 8;
-    HY3_INLINE I codes(const Block& a, const Block& b) {
-        return add_bytes(lookup_16(kvalues_iq4nl, nibbles_by_16(a.qs, b.qs)), set_bytes(offset));
+    HY3_INLINE I of(I nibbles) { return add_bytes(lookup_16(kvalues_iq4nl, nibbles), set_bytes(offset)); }
+    HY3_INLINE I codes(const Block& a, const Block& b) { return of(nibbles_by_16(a.qs, b.qs)); }
+    HY3_INLINE void quads(const FourRows& rows, int64_t first, int64_t second, I out[4]) {
+        nibble_quads<Block>(rows, first, second, out, [](I x) { return of(x); });
     }
 };
 
 struct UnpackMXFP4 : Small<BlockMXFP4> {
     static constexpr int code_bits = 5;
     static constexpr int offset = 16;
-    HY3_INLINE I codes(const Block& a, const Block& b) {
-        return add_bytes(lookup_16(kvalues_mxfp4, nibbles_by_16(a.qs, b.qs)), set_bytes(offset));
+    HY3_INLINE I of(I nibbles) { return add_bytes(lookup_16(kvalues_mxfp4, nibbles), set_bytes(offset)); }
+    HY3_INLINE I codes(const Block& a, const Block& b) { return of(nibbles_by_16(a.qs, b.qs)); }
+    HY3_INLINE void quads(const FourRows& rows, int64_t first, int64_t second, I out[4]) {
+        nibble_quads<Block>(rows, first, second, out, [](I x) { return of(x); });
     }
     HY3_INLINE void scales(const BlockRows& b, float* scale, float*) {
         for (int r = 0; r < kPanel; r++) {
@@ -213,6 +248,11 @@ struct UnpackQ4_K : SixBitScales<BlockQ4_K> {
     HY3_INLINE I codes(const BlockQ4_K& b) {
         return bit_planes<0, 4, kLowNibbles>(b.qs + 32 * quarter);
     }
+    HY3_INLINE void quads(const FourRows& rows, int64_t first, int64_t, I out[4]) {
+        const int64_t at = nibbles_at<Block>(first);
+        const I a = FourRows::load(rows, at), b = FourRows::load(rows, at + 16);
+        out[0] = low_nibbles(a), out[1] = low_nibbles(b), out[2] = high_nibbles(a), out[3] = high_nibbles(b);
+    }
 };
 
 struct UnpackQ5_K : SixBitScales<BlockQ5_K> {
@@ -248,8 +288,10 @@ struct UnpackIQ4_XS : Super<BlockIQ4_XS, 32> {
     static constexpr int code_bits = 8;
     template <int quarter>
     HY3_INLINE I codes(const Block& b) {
-        const I nibbles = nibbles_by_16(b.qs + 32 * quarter, b.qs + 32 * quarter + 16);
-        return add_bytes(lookup_16(kvalues_iq4nl, nibbles), set_bytes(offset));
+        return UnpackIQ4_NL::of(nibbles_by_16(b.qs + 32 * quarter, b.qs + 32 * quarter + 16));
+    }
+    HY3_INLINE void quads(const FourRows& rows, int64_t first, int64_t second, I out[4]) {
+        nibble_quads<Block>(rows, first, second, out, [](I x) { return UnpackIQ4_NL::of(x); });
     }
     HY3_INLINE void scales(const BlockRows& b, float* scale, float*) {
         I head[4];  // d, scales_h; scales_l: the low bits of groups 2i, 2i + 1 in byte i

@@ -51,20 +51,24 @@ struct Indices {
     [[gnu::always_inline]] Indices(const uint8_t* low, uint32_t first, uint32_t second) {
         store_indices<width>(v, low, first, second);
     }
+    // The entries of eight of them, of the first or the second word.
+    template <typename Grid>
+    [[gnu::always_inline]] I of(const Grid* grid, int word) const {
+        return grid_of_8(grid, v + 8 * word, v + 8 * word + 4);
+    }
 };
 
 struct UnpackIQ2_XXS : Super<BlockIQ2_XXS, 32> {
     static constexpr int offset = 64;
-    static constexpr uint8_t values[16] = {8, 25, 43};
     // Pairs of words: four grid indices, four sign indices with a scale.
     HY3_INLINE void codes(const Block& b, uint8_t* u) {
-        const I pairs = load_bytes(b.qs);
-        alignas(32) uint8_t index[32], signs[32];
-        store_every_second<0>(index, pairs);
-        store_every_second<1>(signs, packed_signs(pairs));
-        I grid[4];
-        grid_of_8(iq2xxs_grid, iq2xxs_packed, values, index, grid);
-        for (int i = 0; i < 4; i++) store_bytes(u + 64 * i, signed_bytes(grid[i], signs + 8 * i, offset));
+        alignas(32) uint8_t signs[32];
+        store_odd_words(signs, packed_signs(load_bytes(b.qs)));
+        const auto* pairs = reinterpret_cast<const uint8_t*>(b.qs);
+        for (int i = 0; i < 4; i++) {
+            const I grid = grid_of_8(iq2xxs_grid, pairs + 16 * i, pairs + 16 * i + 8);
+            store_bytes(u + 64 * i, signed_bytes(grid, signs + 8 * i, offset));
+        }
     }
     HY3_INLINE void scales(const BlockRows& b, float* scale, float*) {
         const F d = first_half(b, 0.125f);
@@ -84,7 +88,7 @@ struct UnpackIQ2_XS : Super<BlockIQ2_XS, 16> {
         alignas(32) uint8_t signs[32];
         store_low_bytes(signs, with_eighth_sign(bits<9, 0x007f007f>(load_bytes(b.qs))));
         for (int i = 0; i < 4; i++) {
-            const I grid = grid_of_8<9>(iq2xs_grid, b.qs + 8 * i);
+            const I grid = grid_of_8<9>(iq2xs_grid, b.qs + 8 * i, b.qs + 8 * i + 4);
             store_bytes(u + 64 * i, signed_bytes(grid, signs + 8 * i, offset));
         }
     }
@@ -98,7 +102,7 @@ struct UnpackIQ2_S : Super<BlockIQ2_S, 16> {
             const uint32_t high = read_u32(b.qh + 2 * i);
             const Indices<2> index(b.qs + 8 * i, high & 0xffffu, high >> 16);
             for (int half = 0; half < 2; half++) {
-                const I grid = grid_of_8(iq2s_grid, index.v + 8 * half);
+                const I grid = index.of(iq2s_grid, half);
                 store_bytes(u + 64 * (i + half), signed_bytes(grid, b.signs + 8 * (i + half), offset));
             }
         }
@@ -168,7 +172,7 @@ struct UnpackIQ1_S : Super<BlockIQ1_S, 32> {
             const Indices<3> index(b.qs + 8 * i, index_bits(static_cast<uint32_t>(words)),
                                    index_bits(static_cast<uint32_t>(words >> 32)));
             for (int half = 0; half < 2; half++) {
-                const I grid = grid_of_8(iq1s_eighths, index.v + 8 * half);
+                const I grid = index.of(iq1s_eighths, half);
                 const I minus = bytes_where(static_cast<uint32_t>(words >> 32 * half), deltas, kOtherDelta);
                 store_bytes(u + 64 * (i + half), add_bytes(grid, minus));
             }
@@ -197,7 +201,7 @@ struct UnpackIQ1_M : Super<BlockIQ1_M, 16> {
             const uint32_t words[2] = {read_u32(b.qh + 4 * i), read_u32(b.qh + 4 * i + 4)};
             const Indices<4> index(b.qs + 8 * i, words[0] & 0x77777777u, words[1] & 0x77777777u);
             for (int half = 0; half < 2; half++) {
-                const I grid = grid_of_8(iq1s_eighths, index.v + 8 * half);
+                const I grid = index.of(iq1s_eighths, half);
                 const I minus = bytes_where(words[half], deltas, kOtherDelta);
                 store_bytes(u + 64 * (i + half), add_bytes(grid, minus));
             }
