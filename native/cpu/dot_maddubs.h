@@ -3,7 +3,6 @@
 constexpr int kRowBlock = 4;
 constexpr int kDottedRowsQ8_0 = 4;
 constexpr int kDottedRowsOfQuads = 2;
-constexpr bool kQuads = true;
 constexpr int kWideOffset = 0;
 struct Dot4Tile;
 template <typename Interleaving>

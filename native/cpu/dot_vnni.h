@@ -4,7 +4,6 @@
 constexpr int kRowBlock = 4;
 constexpr int kDottedRowsQ8_0 = 2;
 constexpr int kDottedRowsOfQuads = 4;
-constexpr bool kQuads = true;
 constexpr int kWideOffset = 128;
 struct Dot4Tile;
 using Tile = Dot4Tile;

@@ -13,7 +13,6 @@ constexpr int kFloatRows = 4;     // activation rows a float product keeps in re
 constexpr int kCodeRows = 4;
 constexpr int kDottedRowsQ8_0 = 2;
 constexpr int kDottedRowsOfQuads = 4;
-constexpr bool kQuads = true;
 struct WholeVector;
 using FloatPart = WholeVector;
 constexpr int kWideOffset = 128;

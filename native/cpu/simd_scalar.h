@@ -21,8 +21,7 @@ constexpr int kFloatWeights = 1;    // weight rows and
 constexpr int kFloatRows = 1;       // activation rows a float product keeps in registers
 constexpr int kCodeRows = 1;        // queries whose products with a quantized cache are in registers
 constexpr int kDottedRowsQ8_0 = 2;  // activation rows of a Q8_0 product that are dotted (generic/few_rows.h)
-constexpr int kDottedRowsOfQuads = 2;  // the same, where four weight rows share a vector
-constexpr bool kQuads = true;          // whether codes of four weight rows share a vector there
+constexpr int kDottedRowsOfQuads = 2;  // the same where four weight rows share a vector; 0: they never do
 // What a float product works on at a time (generic/float_product.h).
 struct WholeVector;
 using FloatPart = WholeVector;

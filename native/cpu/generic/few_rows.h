@@ -6,7 +6,7 @@
 // four rows.
 template <typename Format>
 constexpr bool by_quads =
-    kQuads && requires(const FourRows& rows, I* out) { Format::quads(rows, 0, 0, out); };
+    kDottedRowsOfQuads > 0 && requires(const FourRows& rows, I* out) { Format::quads(rows, 0, 0, out); };
 
 // So many rows are few. The codes of Q8_0 need next to no unpacking, which transposing does once for all
 // rows.
