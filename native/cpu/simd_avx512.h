@@ -243,7 +243,7 @@ HY3_INLINE I grid_of_8(const Grid* grid, const Index* low, const Index* high) {
     const uint64_t first = four_indices(low), second = four_indices(high);
     return join_quarters(two(first, 0), two(first, 2), two(second, 0), two(second, 2));
 }
-// Not by a gather, which has its own loads and more on Zen 4.
+// Loaded one by one: a gather takes half as long again on Zen 4.
 template <typename Grid, typename Index>
 HY3_INLINE I grid_of_4(const Grid* grid, const Index* index) {
     const auto four = [&](const Index* p) {
