@@ -1,5 +1,5 @@
-// What the vector vocabularies without masks and large tables have in common, in terms of their other
-// operations: plain C++, AVX2, NEON. Included at the end of each.
+// What the vector vocabularies without masks have in common, in terms of their other operations: plain C++,
+// AVX2, NEON. Included at the end of each.
 
 // The first n lanes; the rest are zero, or not written.
 HY3_INLINE F load_first(const float* p, int n) {
